@@ -1,0 +1,1 @@
+"""NPU hardware in Amaranth, and its contract with software."""

@@ -1,0 +1,1 @@
+"""Arithmetic units: multiplier, requantiser."""

@@ -1,0 +1,1 @@
+"""Grids of processing elements."""

@@ -1,0 +1,1 @@
+"""Small control parts that every core shares: FIFOs, counters, loop nests."""

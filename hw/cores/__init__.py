@@ -1,0 +1,1 @@
+"""Complete NPUs, one package a family."""

@@ -1,0 +1,1 @@
+"""Movers between AXI4 memory and on-chip lanes."""

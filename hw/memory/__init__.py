@@ -1,0 +1,1 @@
+"""On-chip memories as lanes whose addresses flow."""

@@ -1,0 +1,1 @@
+"""Contract of hardware and software: configurations, ISA, number formats, registers; no Amaranth."""

@@ -1,0 +1,1 @@
+"""Vector lanes behind the accumulators: requantise, clamp, pool."""

@@ -1,0 +1,1 @@
+"""Simulation: golden numpy, RTL benches, the compiled engine, Verilog runners."""

@@ -1,0 +1,1 @@
+"""Compiles an Amaranth netlist to native code."""

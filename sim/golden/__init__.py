@@ -1,0 +1,1 @@
+"""Bit-exact operators in numpy, from the arithmetic specification alone."""

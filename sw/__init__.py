@@ -1,0 +1,1 @@
+"""Compiler, driver and command line."""

@@ -1,0 +1,1 @@
+"""One device protocol over every way to run a core."""

@@ -1,0 +1,1 @@
+"""Importers of model files into the graph dialect."""

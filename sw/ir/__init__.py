@@ -1,0 +1,1 @@
+"""xDSL dialects: graph, tile, and one a family."""

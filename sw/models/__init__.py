@@ -1,0 +1,1 @@
+"""Small models bundled with npulse, made by scripts."""

@@ -1,0 +1,1 @@
+"""Back ends, one package a family."""

@@ -1,0 +1,1 @@
+"""Legality, tiling and lowering to the TPU v1 instruction set."""
