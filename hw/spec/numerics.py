@@ -120,6 +120,13 @@ class RequantScheme(enum.Enum):
     ONNX_F32_RNE = "onnx_f32_rne"
 
 
+class Rounding(enum.Enum):
+    """How a real value becomes the nearest integer when it lies halfway between two."""
+
+    HALF_EVEN = "half_even"  #: IEEE-754 default: ONNX QuantizeLinear.
+    HALF_AWAY = "half_away"  #: Away from zero, as C's ``round``: TFLite QUANTIZE.
+
+
 def check_range(name: str, value: int, low: int, high: int) -> None:
     """Raise `ValueError`, which calls the value ``name``, unless ``low <= value <= high``."""
     if not low <= value <= high:
