@@ -72,7 +72,7 @@ def scale_q31(
     multiplier, shift : scalar or (C,) integers
         Q31 multiplier 0 .. 2**31 - 1 and shift -31 .. 30, positive to the left.
     scheme
-        TFLITE_Q31_DOUBLE or TFLITE_Q31_SINGLE.
+        One of `npulse.hw.spec.numerics.Q31_SCHEMES`.
 
     Returns
     -------
@@ -90,9 +90,10 @@ def scale_q31(
     right = np.maximum(-shifts, 0)
     half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
     product_round = np.where(double | (right == 0), 1 << 30, 0)
-    high = (left * factors + product_round) >> 31
-    ties_away = (high < 0) & (right > 0) if double else 0
-    return (high + half - ties_away) >> right
+    down = left < 0 if scheme is RequantScheme.TFLITE_Q31_AWAY else 0
+    high = (left * factors + product_round - down) >> 31
+    less = (high < 0) & (right > 0) if double else 0
+    return (high + half - less) >> right
 
 
 def requantize(
@@ -117,7 +118,7 @@ def requantize(
     zero_point, act_min, act_max
         Within ``out``; an activation function is a narrower ``act_min .. act_max``.
     scheme
-        TFLITE_Q31_DOUBLE or TFLITE_Q31_SINGLE.
+        One of `npulse.hw.spec.numerics.Q31_SCHEMES`.
     out
         INT8, UINT8 or INT16.
 
