@@ -1,1 +1,1 @@
-"""Contract of hardware and software: configurations, ISA, number formats, registers; no Amaranth."""
+"""Contract of hardware and software: configurations, ISA, numbers, registers; plain Python."""

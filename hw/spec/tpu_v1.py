@@ -110,10 +110,12 @@ class TpuV1Config:
     bus: BusConfig = field(default_factory=BusConfig)
     dram: DramConfig = field(default_factory=DramConfig)
     queue_depth: int = 4  #: Instructions that wait before each unit; a choice.
+    requantiser_latency: int = 4  #: Registers from accumulator to int8; a choice (Fmax).
     clock_mhz: int = 700  #: Used to turn cycles into seconds; ISCA17: 700.
 
     def __post_init__(self) -> None:
         power_of_two("queue_depth", self.queue_depth, 2, 16, "instructions")
+        within("requantiser_latency", self.requantiser_latency, 1, 8, "cycles")
         within("clock_mhz", self.clock_mhz, 1, 10_000, "MHz")
         fifo_rows = self.memory.weight_fifo_tiles * self.array.rows
         within("weight_fifo_tiles x array.rows", fifo_rows, 2, 8192, "rows")
@@ -210,6 +212,7 @@ PRESETS: dict[str, TpuV1Config] = {
         dram=DramConfig(
             latency_cycles=16, weight_millibytes_per_cycle=4000, host_millibytes_per_cycle=4000
         ),
+        requantiser_latency=8,
         clock_mhz=125,
     ),
     "silicon": TpuV1Config(),

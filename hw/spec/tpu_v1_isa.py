@@ -15,9 +15,7 @@ __all__ = ["ISA", "UNITS"]
 #: Bit of each unit in the mask of `Sync`.
 UNITS = {"host": 1, "weights": 2, "matrix": 4, "activate": 8}
 
-_DRAM = Field(
-    name="dram_addr", width=32, doc="byte address in DRAM, a multiple of the port's width"
-)
+_DRAM = Field(name="dram_addr", width=32, doc="byte address in DRAM, aligned to the port")
 _UB = Field(name="ub_addr", width=17, doc="row of the unified buffer")
 _ACC = Field(name="acc_addr", width=12, doc="first accumulator row; all rows lie in one half")
 _MOVE = (
@@ -29,9 +27,7 @@ _MOVE = (
     Field(name="ub_stride", width=17, doc="rows from run to run in the buffer"),
 )
 
-HALT = Format(
-    name="Halt", opcode=1, unit="dispatch", doc="wait for all units, then end the program"
-)
+HALT = Format(name="Halt", opcode=1, unit="dispatch", doc="wait for all units and end the program")
 
 SYNC = Format(
     name="Sync",
@@ -53,7 +49,7 @@ WRITE_HOST = Format(
     name="WriteHostMemory",
     opcode=4,
     unit="host",
-    doc="copy the unified buffer to DRAM",
+    doc="copy the buffer to DRAM",
     fields=_MOVE,
 )
 
@@ -85,9 +81,7 @@ MATRIX_MULTIPLY = Format(
         Field(name="ub_addr", width=17, doc="row of block 0 at y = x = 0, modulo 2^17"),
         _ACC,
         Field(name="accumulate", width=1, doc="add to the accumulators; else the first pass sets"),
-        Field(
-            name="switch", width=1, doc="take a tile for the first pass; else keep the active one"
-        ),
+        Field(name="switch", width=1, doc="take a tile for the first pass, else keep the active"),
         Field(name="fill", width=8, signed=True, doc="byte in place of rows outside the limits"),
         Field(name="blocks", width=12, minimum=1, doc="blocks of channels"),
         Field(name="block_stride", width=17, doc="buffer rows from block to block"),
@@ -101,9 +95,9 @@ MATRIX_MULTIPLY = Format(
         Field(name="dilate_x", width=5, doc="x from kernel column to kernel column"),
         Field(name="step_y_rows", width=17, doc="buffer rows that step_y is"),
         Field(name="dilate_y_rows", width=17, doc="buffer rows that dilate_y is"),
-        Field(name="origin_y", width=13, signed=True, doc="y of the first output and kernel row"),
+        Field(name="origin_y", width=13, signed=True, doc="y of the first output at kernel row 0"),
         Field(
-            name="origin_x", width=13, signed=True, doc="x of the first output and kernel column"
+            name="origin_x", width=13, signed=True, doc="x of the first output at kernel column 0"
         ),
         Field(name="limit_y", width=12, minimum=1, doc="rows with y in 0 .. limit_y - 1 are read"),
         Field(name="limit_x", width=12, minimum=1, doc="rows with x in 0 .. limit_x - 1 are read"),
@@ -133,12 +127,8 @@ ACTIVATE = Format(
         Field(name="window_y_rows", width=12, doc="accumulator rows from y to y + 1"),
         Field(name="origin_y", width=13, signed=True, doc="y of the first window"),
         Field(name="origin_x", width=13, signed=True, doc="x of the first window"),
-        Field(
-            name="limit_y", width=12, minimum=1, doc="rows outside 0 .. limit_y - 1 do not count"
-        ),
-        Field(
-            name="limit_x", width=12, minimum=1, doc="rows outside 0 .. limit_x - 1 do not count"
-        ),
+        Field(name="limit_y", width=12, minimum=1, doc="rows with y in 0 .. limit_y - 1 count"),
+        Field(name="limit_x", width=12, minimum=1, doc="rows with x in 0 .. limit_x - 1 count"),
         Field(name="ub_y_stride", width=17, doc="buffer rows from output row to output row"),
     ),
 )

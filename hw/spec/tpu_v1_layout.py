@@ -5,11 +5,13 @@ layout. Letters: H, W, C are height, width and channels; B blocks of `block_chan
 """
 
 import numpy as np
+from npulse.hw.spec.numerics import RequantScheme
 from npulse.hw.spec.tpu_v1 import TpuV1Config
 from numpy.typing import NDArray
 
 __all__ = [
     "PARAMETER_BYTES",
+    "ROUNDING_CODES",
     "blocks",
     "conv_tiles",
     "pack_activations",
@@ -19,9 +21,16 @@ __all__ = [
     "unpack_activations",
 ]
 
-#: Bytes of one column's parameters: bias 4, multiplier 4, shift and rounding 1, zero point 1,
-#: lower bound 1, upper bound 1.
+#: Bytes of one column's parameters: bias 4, multiplier 4, shift (6 bits, two's complement) and
+#: rounding (2 bits above them) 1, zero point 1, lower bound 1, upper bound 1.
 PARAMETER_BYTES = 12
+
+#: The two bits that name a scheme to the requantiser.
+ROUNDING_CODES = {
+    RequantScheme.TFLITE_Q31_DOUBLE: 0,
+    RequantScheme.TFLITE_Q31_SINGLE: 1,
+    RequantScheme.TFLITE_Q31_AWAY: 2,
+}
 
 Int8 = NDArray[np.int8]
 
@@ -104,7 +113,7 @@ def pack_parameters(
     bias: NDArray[np.int32],
     multiplier: NDArray[np.int32],
     shift: NDArray[np.int8],
-    single_rounding: bool,
+    scheme: RequantScheme,
     zero_point: int,
     act_min: int,
     act_max: int,
@@ -116,8 +125,8 @@ def pack_parameters(
     bias, multiplier, shift : (O,) int32, int32, int8
         One an output channel; a positive shift is to the left. Columns without a channel get
         parameters that make zeros.
-    single_rounding : bool
-        Round once (fully connected) instead of twice (convolution).
+    scheme : RequantScheme
+        One of `ROUNDING_CODES`.
 
     Returns
     -------
@@ -129,7 +138,7 @@ def pack_parameters(
     columns = np.zeros((passes * cols, PARAMETER_BYTES), np.uint8)
     columns[:outs, 0:4] = np.ascontiguousarray(bias, "<i4")[:, None].view(np.uint8)
     columns[:outs, 4:8] = np.ascontiguousarray(multiplier, "<i4")[:, None].view(np.uint8)
-    columns[:outs, 8] = (np.asarray(shift, np.int64) & 0x7F) | (int(single_rounding) << 7)
+    columns[:outs, 8] = (np.asarray(shift, np.int64) & 0x3F) | (ROUNDING_CODES[scheme] << 6)
     columns[:outs, 9:12] = np.array([zero_point, act_min, act_max], np.int64) & 0xFF
     rows = columns.reshape(passes, cols, PARAMETER_BYTES).transpose(0, 2, 1)
     padded = np.zeros(
