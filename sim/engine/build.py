@@ -1,0 +1,88 @@
+"""From an elaboratable to native functions: the pipeline, timed step by step."""
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from npulse.sim.engine.cache import ObjectCache
+from npulse.sim.engine.cells import Value
+from npulse.sim.engine.jit import CompiledModule, compile_text
+from npulse.sim.engine.netlist import Netlist, netlist_of, prepare, refuse_cycles
+from npulse.sim.engine.program import CHUNK, Program, plan
+from npulse.sim.engine.report import Report
+from npulse.sim.engine.schedule import Loop
+from npulse.sim.engine.sample import until_text
+
+__all__ = ["Built", "build"]
+
+_POINTER = ctypes.c_void_p
+
+
+@dataclass
+class Built:
+    """A program with its native code.
+
+    Attributes
+    ----------
+    grids : dict of int to GridLowering
+        By cell.
+    """
+
+    program: Program
+    module: CompiledModule
+    report: Report
+    level: int
+    cache: ObjectCache | None
+    grids: dict[int, Any] = field(default_factory=dict)
+
+    @cached_property
+    def run(self) -> Callable[..., int]:
+        """``run(state, memories, cycles) -> cycles done``."""
+        return self.module.function("run", ctypes.c_int64, _POINTER, _POINTER, ctypes.c_int64)
+
+    @cached_property
+    def cycle(self) -> Callable[..., None]:
+        """``cycle(state, memories, edge mask)``."""
+        return self.module.function("cycle", None, _POINTER, _POINTER, ctypes.c_uint64)
+
+    @cached_property
+    def _eval_module(self) -> CompiledModule:
+        started = time.perf_counter()
+        module = compile_text(self.program.eval_text(), level=self.level, cache=self.cache)
+        self.report.times["evaluation of all nets"] = time.perf_counter() - started
+        return module
+
+    @cached_property
+    def eval(self) -> Callable[..., None]:
+        """``eval(state, memories)``; compiled when first asked for."""
+        return self._eval_module.function("eval", None, _POINTER, _POINTER)
+
+    def until(self, value: Value) -> CompiledModule:
+        """Compile the test of one signal, as ``until``."""
+        return compile_text(until_text(self.program, value), level=self.level, cache=self.cache)
+
+
+def build(
+    elaboratable: Any,
+    *,
+    platform: object = None,
+    cache: ObjectCache | None = None,
+    chunk: int = CHUNK,
+    level: int = 1,
+) -> Built:
+    """Elaborate, read the netlist, schedule, emit and compile."""
+    report = Report()
+    design = report.timed("elaboration", lambda: prepare(elaboratable, platform))
+    netlist: Netlist = report.timed("netlist", lambda: netlist_of(design))
+    try:
+        program = report.timed("schedule", lambda: plan(netlist, chunk))
+    except Loop:
+        refuse_cycles(design)
+        raise
+    text = report.timed("emission", program.cycle_text)
+    module = report.timed("compilation", lambda: compile_text(text, level=level, cache=cache))
+    report.describe(netlist, module.cached)
+    return Built(program, module, report, level, cache)
