@@ -54,12 +54,13 @@ Measured with ai-edge-litert 2.3.0, BUILTIN_REF, on x86-64:
 - Convolution and depthwise convolution are TFLITE_Q31_DOUBLE, and ``x * (1 << shift)`` wraps (the
   C++ is undefined there).
 - Fully connected is no integer scheme: it rounds ``acc * real`` once, half away from zero, in
-  double precision, and saturates to int32. TFLITE_Q31_AWAY differs only where the error of the Q31
-  multiplier (2**-31 of the result) crosses a tie: 0 of 5,000,000 random cases of up to 24 bits, 40
-  of 131,040 cases next to ties of up to 31 bits. TFLITE_Q31_SINGLE also differs at every exact
-  negative tie, which factors such as a power of two have.
-- Saturating before the product, not after, gives the same clamped output for each multiplier that
-  `quantize_multiplier` makes (0, or at least ``2**30``).
+  double precision. TFLITE_Q31_AWAY differs only where the error of the Q31 multiplier (2**-31 of
+  the result) crosses a tie: 0 of 5,000,000 random cases of up to 24 bits, 40 of 131,040 cases next
+  to ties of up to 31 bits. TFLITE_Q31_SINGLE also differs at every exact negative tie, which
+  factors such as a power of two have.
+- A fully connected result beyond int32 is undefined in C++ and becomes ``-2**31`` of either sign;
+  here it saturates. Saturating before the product, not after, gives the same clamped output for
+  each multiplier that `quantize_multiplier` makes (0, or at least ``2**30``).
 - LiteRT adds the zero point in int32, so a result within 128 of the ends of int32 wraps to the far
   end, where this contract clamps.
 
