@@ -9,6 +9,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Member, Out
+
 from npulse.hw.bus.axi4 import Response
 from npulse.hw.bus.axi4lite import Axi4LiteInterface, Axi4LiteSignature
 from npulse.hw.spec.regmap import DATA_WIDTH, WORD_BYTES, Register, RegisterMap

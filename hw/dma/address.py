@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from npulse.hw.bus.axi4 import BOUNDARY_BYTES, Axi4Signature
 from npulse.hw.dma.descriptor import TransferDescriptor
 

@@ -3,6 +3,7 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+
 from npulse.hw.bus.axi4 import Axi4Interface, Axi4Signature, Burst, Response
 from npulse.hw.dma.address import BurstGenerator
 from npulse.hw.dma.descriptor import TransferDescriptor

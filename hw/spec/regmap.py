@@ -178,9 +178,9 @@ class RegisterMap:
 
 
 def _counters(first_offset: int) -> list[Register]:
-    """Counters since the last start; the first eight say what the matrix unit did each cycle."""
+    """Counters since the last start; the first seven say what the matrix unit did."""
     meanings = {
-        "CYCLES": "Cycles from start to done; the sum of the seven counters that follow.",
+        "CYCLES": "Cycles from start to done; the sum of the six counters that follow.",
         "BUSY": "Cycles in which the matrix unit took a row of activations.",
         "WAIT_WEIGHTS": "Cycles in which the matrix unit waited for weights.",
         "WAIT_ACTIVATIONS": "Cycles in which the matrix unit waited for activations.",

@@ -14,6 +14,7 @@ from typing import Any
 
 from amaranth.hdl import Elaboratable
 from amaranth.sim import Simulator
+
 from npulse.hw.bus.axi4 import BOUNDARY_BYTES
 
 #: An async function of a simulator context.

@@ -13,10 +13,11 @@ import numpy as np
 from amaranth.hdl import Module
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
+from numpy.typing import NDArray
+
 from npulse.hw.bus.axi4 import Axi4Interface, Axi4Signature
 from npulse.sim.rtl.dram_channels import ChannelConfig, WriteOrder, read_channel, write_channel
 from npulse.sim.rtl.throttle import Stalls
-from numpy.typing import NDArray
 
 #: Random sequences that a port uses, one a channel.
 _CHANNELS = 5

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
+
 from npulse.hw.bus.axi4 import Axi4Interface, Axi4Signature, Burst, Response
 from npulse.sim.rtl.delay_queue import DelayQueue
 from npulse.sim.rtl.throttle import Stalls, pace, stall

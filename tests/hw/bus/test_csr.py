@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from npulse.hw.bus.axi4 import Response
 from npulse.hw.bus.csr import CsrBank
 from npulse.hw.spec.regmap import Field, Register, RegisterMap, core_regmap

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from npulse.hw.spec.regmap import Field, Register, RegisterMap, core_regmap
 
 

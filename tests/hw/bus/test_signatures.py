@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from amaranth.lib.wiring import Flow, In, Out
+
 from npulse.hw.bus.axi4 import Axi4Signature
 from npulse.hw.bus.axi4lite import Axi4LiteSignature
 

@@ -11,6 +11,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+
 from npulse.hw.bus.axi4 import Response
 from npulse.hw.dma.address import BurstGenerator
 from npulse.hw.dma.reader import ReadMaster
@@ -18,7 +20,6 @@ from npulse.hw.dma.writer import WriteMaster
 from npulse.sim.rtl.bench import check_axi, check_stable, run, stream_get, stream_put
 from npulse.sim.rtl.dram import Dram, DramPort
 from npulse.sim.rtl.throttle import Stalls
-from numpy.typing import NDArray
 
 Block = dict[str, int]
 WIDTH, BEAT = 64, 8

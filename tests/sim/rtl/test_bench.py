@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream
+
 from npulse.hw.bus.axi4 import Axi4Signature
 from npulse.sim.rtl.bench import check_axi, check_stable, run, stream_get, stream_put
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from npulse.hw.bus.axi4 import Axi4Interface, Burst, Response
 from npulse.sim.rtl.bench import check_axi, run
 from npulse.sim.rtl.delay_queue import DelayQueue
