@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from npulse.hw.spec.numerics import INT8, INT32, UINT8, IntFormat
 from numpy.typing import NDArray
+
+from npulse.hw.spec.numerics import INT8, INT32, UINT8, IntFormat
 
 Array = NDArray[Any]
 

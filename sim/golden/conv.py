@@ -7,6 +7,8 @@ Padding holds the input zero point, so it adds nothing to a sum. Ref: TensorFlow
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.sim.golden.check import require_axes, require_bias, require_bytes, wrap_int32
 from npulse.sim.golden.geometry import (
     NO_PADDING,
@@ -19,7 +21,6 @@ from npulse.sim.golden.geometry import (
     windows,
 )
 from npulse.sim.golden.matmul import accumulate, centre, exact_product
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 

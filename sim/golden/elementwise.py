@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.hw.spec.numerics import (
     INT8,
     IntFormat,
@@ -21,7 +23,6 @@ from npulse.hw.spec.numerics import (
 )
 from npulse.sim.golden.check import BYTE_FORMATS, require_bytes, require_dtype, require_window
 from npulse.sim.golden.requant import OUTPUT_DTYPES, requantize, scale_q31
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
@@ -88,7 +89,8 @@ def quantize(
     zero_point
         Within ``out``.
     rounding
-        HALF_EVEN for ONNX QuantizeLinear, HALF_AWAY for TFLite QUANTIZE.
+        HALF_EVEN for ONNX QuantizeLinear, HALF_AWAY for TFLite QUANTIZE, where a quotient beyond
+        int32 is undefined; here it saturates.
 
     Returns
     -------

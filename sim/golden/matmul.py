@@ -7,8 +7,9 @@ addition, so the order of a sum does not matter: hardware of any shape gives the
 from typing import Any
 
 import numpy as np
-from npulse.sim.golden.check import require_axes, require_bias, require_bytes, wrap_int32
 from numpy.typing import NDArray
+
+from npulse.sim.golden.check import require_axes, require_bias, require_bytes, wrap_int32
 
 Array = NDArray[Any]
 

@@ -8,6 +8,8 @@ maximum and is not counted in an average. Ref: TensorFlow Lite
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.sim.golden.check import BYTE_FORMATS, require_axes, require_dtype, require_window
 from npulse.sim.golden.geometry import (
     NO_PADDING,
@@ -19,7 +21,6 @@ from npulse.sim.golden.geometry import (
     require_positive,
     windows,
 )
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 

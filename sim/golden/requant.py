@@ -8,6 +8,8 @@ Ref for ONNX_F32_RNE: ONNX operators QLinearConv and QLinearMatMul; ONNX Runtime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.hw.spec.numerics import (
     INT8,
     INT16,
@@ -22,7 +24,6 @@ from npulse.hw.spec.numerics import (
     quantize_multiplier,
 )
 from npulse.sim.golden.check import require_dtype, require_window, wrap_int32
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 

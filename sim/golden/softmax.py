@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.hw.spec.numerics import INT8, INT32, quantize_multiplier
 from npulse.sim.golden.check import require_dtype
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Wide = NDArray[np.int64]
@@ -61,7 +62,9 @@ def softmax(x: Array, parameters: SoftmaxParameters) -> NDArray[np.int8]:
     Parameters
     ----------
     x : (..., C) int8
-        At most 4,095 channels; the zero point does not matter.
+        At most 4,095 channels; the zero point does not matter. LiteRT 2.3.0 BUILTIN_REF aborts on a
+        row whose exponentials sum to 512 or more, since gemmlowp refuses shifts above 31; here the
+        same formula gives -128, which is what such small shares round to.
 
     Returns
     -------

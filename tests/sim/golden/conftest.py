@@ -1,4 +1,4 @@
-"""One-operator TFLite models for LiteRT's BUILTIN_REF, the bit reference of golden operators."""
+"""Models of one operator for the peers of golden: LiteRT's BUILTIN_REF and onnx.reference."""
 
 from typing import Any
 
@@ -96,3 +96,25 @@ def litert() -> LiteRt:
 def builtin_ref():
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     return run_builtin_ref
+
+
+def onnx_reference(op: str, inputs: list) -> np.ndarray:
+    """Run one ONNX operator of opset 21 on onnx's reference evaluator."""
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"i{index}" for index in range(len(inputs))]
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)
+        for name, value in zip(names, inputs, strict=True)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)
+    node = helper.make_node(op, names, ["y"])
+    graph = helper.make_graph([node], "one", values, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    return ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))[0]
+
+
+@pytest.fixture(scope="session")
+def onnx_ref():
+    return onnx_reference
