@@ -1,21 +1,20 @@
 """Runs one host operator: golden kernels for TFLite, the reference evaluator for ONNX."""
 
-import base64
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
+
 from npulse.sim.golden.elementwise import Activation, AddParameters, activation_range, add
 from npulse.sim.golden.geometry import NO_PADDING, same_padding
 from npulse.sim.golden.pool import average_pool2d
 from npulse.sim.golden.softmax import SoftmaxParameters, softmax
 from npulse.sw.errors import UserError
+from npulse.sw.frontends.onnx_host import run_payload
 from npulse.sw.ir.graph import HostOp
 from npulse.sw.ir.graph_rules import need_quant
 from npulse.sw.ir.types import QuantAttr
-from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
@@ -86,25 +85,12 @@ def _softmax(op: HostOp, options: dict[str, Any], inputs: Sequence[Array]) -> Ar
 _TFLITE = {"AVERAGE_POOL_2D": _average_pool, "ADD": _add, "SOFTMAX": _softmax}
 
 
-@lru_cache(maxsize=512)
-def _evaluator(payload: str) -> Any:
-    """Build the evaluator of a serialized one-node model, once for each node."""
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(onnx.load_model_from_string(base64.b64decode(payload)))
-
-
 def _run_onnx(op: HostOp, inputs: Sequence[Array]) -> list[Array]:
     try:
-        evaluator = _evaluator(op.payload.data)
-        feeds = dict(zip(evaluator.input_names, inputs, strict=True))
-        with np.errstate(all="ignore"):
-            results = evaluator.run(None, feeds)
+        return run_payload(op.payload.data, inputs)
     except Exception as error:  # the evaluator raises whatever its Python code does
         text = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"{op.kind.data} node {op.node_name!r}: the host cannot run it on these inputs "
             f"({text}); replace the operator"
         ) from error
-    return [np.asarray(result) for result in results]

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
 from npulse.sw.frontends.model import Weights
 from npulse.sw.ir.graph import RequantizeOp, ReshapeOp, TransposeOp, WeightOp
 from npulse.sw.ir.graph_rules import code_range
@@ -17,10 +22,6 @@ from npulse.sw.ir.types import (
     type_of,
     with_shape,
 )
-from numpy.typing import NDArray
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
 
 _Op = TypeVar("_Op", bound=Operation)
 

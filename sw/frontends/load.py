@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
+from xdsl.utils.exceptions import VerifyException
+
 from npulse.sw.errors import UserError
 from npulse.sw.frontends.model import GivenShapes, Model
-from xdsl.utils.exceptions import VerifyException
 
 
 def load_model(path: str | Path, shapes: GivenShapes | None = None) -> Model:
@@ -54,10 +55,13 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _verify(model: Model) -> None:
-    """Verify operator by operator, which keeps a message to its sentence."""
+    """Verify; the second pass finds the operator, whose own message is one sentence."""
     try:
-        for op in model.main.body.block.ops:
-            op.verify_()
-        model.module.verify()
+        try:
+            model.module.verify()
+        except VerifyException:
+            for op in model.main.body.block.ops:
+                op.verify_()
+            raise
     except VerifyException as error:
         raise UserError(f"{model.source}: {error}; convert or quantise the model again") from error

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from npulse.sw.ir.types import QuantAttr
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+
+from npulse.sw.ir.types import QuantAttr
 
 #: Arrays of a model by name; ``graph.weight`` refers to these names.
 Weights = dict[str, NDArray[Any]]

@@ -4,13 +4,14 @@ import json
 from typing import NoReturn
 
 import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
 from npulse.sw.errors import UserError, shorten
 from npulse.sw.frontends.builder import GraphBuilder
 from npulse.sw.frontends.tflite_reader import TfliteGraph, TfliteOperator, TfliteTensor
 from npulse.sw.ir.graph import HostOp
 from npulse.sw.ir.types import GraphTensor, QuantAttr, quant_of, tensor_type
-from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import VerifyException
 
 
 class TfliteImporter:

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
 from npulse.hw.spec.numerics import Rounding
 from npulse.sim.golden.elementwise import Activation, activation_range
 from npulse.sim.golden.geometry import same_padding
@@ -26,8 +29,6 @@ from npulse.sw.ir.graph import (
 )
 from npulse.sw.ir.graph_rules import code_range, dims
 from npulse.sw.ir.types import QuantAttr, quant_of, type_of
-from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
 _CONVERT = "convert the model with full integer quantisation (int8)"
 _SAME, _VALID = 0, 1

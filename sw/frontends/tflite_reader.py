@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import tflite
-from npulse.sw.errors import UserError
 from numpy.typing import NDArray
+
+from npulse.sw.errors import UserError
 
 #: File identifier at byte 4.
 IDENTIFIER = b"TFL3"
