@@ -12,18 +12,17 @@ import numpy as np
 from npulse.hw.spec.numerics import Rounding
 from npulse.sw.frontends.onnx_context import OnnxImporter
 from npulse.sw.frontends.onnx_host import Reason
-from npulse.sw.frontends.onnx_linear import (
+from npulse.sw.frontends.onnx_linear import conv, matmul
+from npulse.sw.frontends.onnx_operands import (
     QUANTIZE,
-    Window,
     clip_bounds,
     code_of,
-    conv,
-    matmul,
     qdq_operands,
     qlinear_operands,
 )
 from npulse.sw.frontends.onnx_reader import OnnxNode
 from npulse.sw.frontends.onnx_values import Codes, QuantizedArray, Value
+from npulse.sw.frontends.onnx_window import Window
 from npulse.sw.ir.graph import ClampOp, MaxPool2dOp, QuantizeOp, RequantizeOp
 from npulse.sw.ir.types import QuantAttr, dtype_of, tensor_type, type_of
 

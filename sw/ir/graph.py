@@ -22,13 +22,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from npulse.hw.spec.numerics import RequantScheme, Rounding
-from npulse.sw.ir import graph_rules as rules
-from npulse.sw.ir.types import GraphTensor, QuantAttr, ints, quant_of, type_of
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
-    I32,
-    I64,
     DenseArrayBase,
     DictionaryAttr,
     StringAttr,
@@ -38,110 +33,18 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
-    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
     prop_def,
     result_def,
-    traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import Pure
 
-Ints = Sequence[int]
-_FORMAT = "`(` operands `)` attr-dict `:` functional-type(operands, results)"
-
-
-def _i64s(values: Ints) -> DenseArrayBase[I64]:
-    return DenseArrayBase.from_list(i64, [int(v) for v in values])
-
-
-def _i32s(values: Ints) -> DenseArrayBase[I32]:
-    return DenseArrayBase.from_list(i32, [int(v) for v in values])
-
-
-class GraphOp(IRDLOperation):
-    """What all operators of the dialect have in common."""
-
-    #: Name of the node in the model that this operator came from, for messages.
-    node = prop_def(StringAttr)
-
-    irdl_options = (ParsePropInAttrDict(),)
-    traits = traits_def(Pure())
-
-    @property
-    def node_name(self) -> str:
-        """Name of the node in the model."""
-        return self.node.data
-
-
-class _Integer(GraphOp):
-    """Operator that requantises: it has a scheme and a clamp in the codes of the result."""
-
-    scheme = prop_def(StringAttr)
-    clamp = prop_def(DenseArrayBase.constr(i32))
-
-    @property
-    def clamp_range(self) -> tuple[int, int]:
-        """Smallest and largest code of the result, inclusive."""
-        low, high = ints(self.clamp)
-        return low, high
-
-    @property
-    def requant_scheme(self) -> RequantScheme:
-        """Rounding and overflow rules of the requantisation."""
-        return RequantScheme(self.scheme.data)
-
-
-class _Linear(_Integer):
-    """Multiply by weights and requantise; operands are activation, weight and bias."""
-
-    input = operand_def()
-    weight = operand_def()
-    bias = operand_def()
-    result = result_def()
-
-    @property
-    def input_quant(self) -> QuantAttr:
-        """Per-tensor quantisation of the activation."""
-        return rules.need_quant(self, "input", self.input.type)
-
-    @property
-    def weight_quant(self) -> QuantAttr:
-        """Symmetric quantisation of the weight, per tensor or per output channel."""
-        return rules.need_quant(self, "weight", self.weight.type)
-
-    @property
-    def output_quant(self) -> QuantAttr:
-        """Per-tensor quantisation of the result."""
-        return rules.need_quant(self, "result", self.result.type)
-
-    @property
-    def input_zero_point(self) -> int:
-        """Code of real zero in the activation; also the value of padding."""
-        return self.input_quant.zero_point
-
-    @property
-    def output_zero_point(self) -> int:
-        """Code of real zero in the result."""
-        return self.output_quant.zero_point
-
-    @property
-    def out_channels(self) -> int:
-        """Output channels N."""
-        return type_of(self.weight).get_shape()[0]
-
-    @property
-    def effective_scales(self) -> NDArray[np.float64]:
-        """Factor from accumulator to output code for each output channel, (N,) float64.
-
-        In double precision from float32 scales, as TFLite's PopulateConvolutionQuantizationParams.
-        """
-        product = np.float64(self.input_quant.scale) * self.weight_quant.scale_array
-        ratio = product.astype(np.float64) / np.float64(self.output_quant.scale)
-        return np.broadcast_to(ratio, (self.out_channels,)).copy()
+from npulse.hw.spec.numerics import RequantScheme, Rounding
+from npulse.sw.ir import graph_rules as rules
+from npulse.sw.ir.graph_base import FORMAT, GraphOp, IntegerOp, Ints, LinearOp, i32s, i64s
+from npulse.sw.ir.types import GraphTensor, QuantAttr, ints, quant_of, type_of
 
 
 @irdl_op_definition
@@ -169,7 +72,7 @@ class WeightOp(GraphOp):
 
 
 @irdl_op_definition
-class Conv2dOp(_Linear):
+class Conv2dOp(LinearOp):
     """Integer 2-D convolution, grouped or depthwise too, with bias, requantisation and clamp.
 
     Shapes: input (B, H, W, Cin), weight (N, Kh, Kw, Cin / groups), bias (N,) int32, result
@@ -181,7 +84,7 @@ class Conv2dOp(_Linear):
     dilations = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     groups = prop_def(DenseArrayBase.constr(i64))
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self,
@@ -202,11 +105,11 @@ class Conv2dOp(_Linear):
             operands=[input, weight, bias],
             result_types=[result],
             properties={
-                "strides": _i64s(strides),
-                "dilations": _i64s(dilations),
-                "pads": _i64s(pads),
-                "groups": _i64s([groups]),
-                "clamp": _i32s(clamp),
+                "strides": i64s(strides),
+                "dilations": i64s(dilations),
+                "pads": i64s(pads),
+                "groups": i64s([groups]),
+                "clamp": i32s(clamp),
                 "scheme": StringAttr(scheme.value),
                 "node": StringAttr(node),
             },
@@ -222,14 +125,14 @@ class Conv2dOp(_Linear):
 
 
 @irdl_op_definition
-class FullyConnectedOp(_Linear):
+class FullyConnectedOp(LinearOp):
     """Integer matrix product with bias, requantisation and clamp.
 
     Shapes: input (M, K), weight (N, K), bias (N,) int32, result (M, N).
     """
 
     name = "graph.fully_connected"
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self,
@@ -246,7 +149,7 @@ class FullyConnectedOp(_Linear):
             operands=[input, weight, bias],
             result_types=[result],
             properties={
-                "clamp": _i32s(clamp),
+                "clamp": i32s(clamp),
                 "scheme": StringAttr(scheme.value),
                 "node": StringAttr(node),
             },
@@ -279,7 +182,7 @@ class MaxPool2dOp(GraphOp):
     strides = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     clamp = prop_def(DenseArrayBase.constr(i32))
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self,
@@ -296,10 +199,10 @@ class MaxPool2dOp(GraphOp):
             operands=[input],
             result_types=[result],
             properties={
-                "kernel": _i64s(kernel),
-                "strides": _i64s(strides),
-                "pads": _i64s(pads),
-                "clamp": _i32s(clamp),
+                "kernel": i64s(kernel),
+                "strides": i64s(strides),
+                "pads": i64s(pads),
+                "clamp": i32s(clamp),
                 "node": StringAttr(node),
             },
         )
@@ -322,13 +225,13 @@ class ClampOp(GraphOp):
     input = operand_def()
     result = result_def()
     clamp = prop_def(DenseArrayBase.constr(i32))
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(self, input: SSAValue, *, node: str, clamp: Ints) -> None:
         super().__init__(
             operands=[input],
             result_types=[input.type],
-            properties={"clamp": _i32s(clamp), "node": StringAttr(node)},
+            properties={"clamp": i32s(clamp), "node": StringAttr(node)},
         )
 
     @property
@@ -348,7 +251,7 @@ class ReshapeOp(GraphOp):
     name = "graph.reshape"
     input = operand_def()
     result = result_def()
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(self, input: SSAValue, result: GraphTensor, *, node: str) -> None:
         super().__init__(
@@ -367,7 +270,7 @@ class TransposeOp(GraphOp):
     input = operand_def()
     result = result_def()
     permutation = prop_def(DenseArrayBase.constr(i64))
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self, input: SSAValue, result: GraphTensor, *, node: str, permutation: Ints
@@ -375,7 +278,7 @@ class TransposeOp(GraphOp):
         super().__init__(
             operands=[input],
             result_types=[result],
-            properties={"permutation": _i64s(permutation), "node": StringAttr(node)},
+            properties={"permutation": i64s(permutation), "node": StringAttr(node)},
         )
 
     def verify_(self) -> None:
@@ -393,7 +296,7 @@ class QuantizeOp(GraphOp):
     input = operand_def()
     result = result_def()
     rounding = prop_def(StringAttr)
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self, input: SSAValue, result: GraphTensor, *, node: str, rounding: Rounding
@@ -415,7 +318,7 @@ class DequantizeOp(GraphOp):
     name = "graph.dequantize"
     input = operand_def()
     result = result_def()
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(self, input: SSAValue, result: GraphTensor, *, node: str) -> None:
         super().__init__(
@@ -427,7 +330,7 @@ class DequantizeOp(GraphOp):
 
 
 @irdl_op_definition
-class RequantizeOp(_Integer):
+class RequantizeOp(IntegerOp):
     """Change scale, zero point or signedness of 8-bit codes, and clamp the result.
 
     ``y = clamp(zy + requantize(x - zx, scale_x / scale_y, scheme), clamp[0], clamp[1])``
@@ -436,7 +339,7 @@ class RequantizeOp(_Integer):
     name = "graph.requantize"
     input = operand_def()
     result = result_def()
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self,
@@ -451,7 +354,7 @@ class RequantizeOp(_Integer):
             operands=[input],
             result_types=[result],
             properties={
-                "clamp": _i32s(clamp),
+                "clamp": i32s(clamp),
                 "scheme": StringAttr(scheme.value),
                 "node": StringAttr(node),
             },
@@ -496,7 +399,7 @@ class HostOp(GraphOp):
     origin = prop_def(StringAttr)
     payload = prop_def(StringAttr)
     reason = prop_def(DictionaryAttr)
-    assembly_format = _FORMAT
+    assembly_format = FORMAT
 
     def __init__(
         self,
