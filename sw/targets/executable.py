@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.hw.spec.flavours import Npu
 from npulse.sw.frontends.model import TensorInfo
-from numpy.typing import NDArray
 
 __all__ = [
     "DramMap",
