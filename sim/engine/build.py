@@ -2,7 +2,7 @@
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from npulse.sim.engine.cache import ObjectCache
 from npulse.sim.engine.cells import Value
 from npulse.sim.engine.jit import CompiledModule, compile_text
+from npulse.sim.engine.lower import EnginePlatform
 from npulse.sim.engine.netlist import Netlist, netlist_of, prepare, refuse_cycles
 from npulse.sim.engine.program import CHUNK, Program, plan
 from npulse.sim.engine.report import Report
@@ -68,17 +69,27 @@ class Built:
 def build(
     elaboratable: Any,
     *,
-    platform: object = None,
+    grids: Mapping[str, Any] | None = None,
     cache: ObjectCache | None = None,
     chunk: int = CHUNK,
     level: int = 1,
+    eager_checks: bool = False,
 ) -> Built:
-    """Elaborate, read the netlist, schedule, emit and compile."""
+    """Elaborate, read the netlist, schedule, emit and compile.
+
+    Parameters
+    ----------
+    elaboratable : Elaboratable or prepared Design
+    grids : mapping of str to Grid
+        For a prepared design: what its black boxes stand for.
+    """
     report = Report()
+    platform = EnginePlatform()
     design = report.timed("elaboration", lambda: prepare(elaboratable, platform))
-    netlist: Netlist = report.timed("netlist", lambda: netlist_of(design))
+    known = {**platform.grids, **(grids or {})}
+    netlist: Netlist = report.timed("netlist", lambda: netlist_of(design, known))
     try:
-        program = report.timed("schedule", lambda: plan(netlist, chunk))
+        program = report.timed("schedule", lambda: plan(netlist, chunk, eager_checks=eager_checks))
     except Loop:
         refuse_cycles(design)
         raise

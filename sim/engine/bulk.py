@@ -162,9 +162,10 @@ class Compiled:
         ValueError
             If the signal is driven by combinational logic.
         """
-        field = self.field(signal)
-        if not field.writable:
-            name = self.signal(signal).name
+        target = self.signal(signal)
+        field = self.field(target)
+        if not field.writable or target in self.netlist.driven:
+            name = target.name
             raise ValueError(f"signal {name!r} must be an input or a register, not combinational")
         if not isinstance(value, int):
             value = _as_integer(signal, value)

@@ -10,8 +10,14 @@ __all__ = ["report_checks"]
 _KINDS = {"assert": "Assertion", "assume": "Assumption"}
 
 
-def report_checks(state: State) -> None:
+def report_checks(state: State, shown: dict[int, str | None] | None = None) -> None:
     """Act on the checks that fired, in the order of the netlist, and clear them.
+
+    Parameters
+    ----------
+    shown : dict of int to str, optional
+        What the combinational prints and covers showed last, by cell; such a one acts again only
+        when its text changes or after it was off. Updated.
 
     Raises
     ------
@@ -25,7 +31,14 @@ def report_checks(state: State) -> None:
             state.typed[8][flag // 8] = 0
             cell = state.program.netlist.cells[index]
             assert isinstance(cell, cells.Check)
-            fired.append((cell, message(state, cell, places)))
+            text = message(state, cell, places)
+            if shown is not None and cell.event < 0 and cell.kind in ("print", "cover"):
+                if index in shown and shown[index] == text:
+                    continue
+                shown[index] = text
+            fired.append((cell, text))
+        elif shown is not None:
+            shown.pop(index, None)
     for cell, text in fired:
         _act(cell, text)
 

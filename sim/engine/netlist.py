@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth.hdl import Fragment, Signal
-from amaranth.hdl._ast import SignalDict
+from amaranth.hdl._ast import SignalDict, SignalSet
 from amaranth.hdl._ir import Design, _emit_netlist
 from amaranth.hdl import _nir
 from amaranth.hdl._mem import MemoryInstance
@@ -57,6 +57,8 @@ class Netlist:
     modules: list[str] = field(default_factory=list)
     ports: dict[str, Value] = field(default_factory=dict)
     domains: dict[str, Any] = field(default_factory=dict)
+    #: Signals that the design drives combinationally: not to be set, even where an alias of state.
+    driven: Any = field(default_factory=SignalSet)
 
 
 def prepare(elaboratable: Any, platform: object = None, ports: Any = ()) -> Design:
@@ -135,6 +137,7 @@ class _Reader:
             self.net.cells.append(handler(self, index, cell))
         self._name_signals()
         self._name_memories()
+        self._find_driven()
         self.net.modules = [".".join(module.name) for module in self.raw.modules]
         self.net.domains = dict(self.design.fragment.domains)
         return self.net
@@ -159,6 +162,18 @@ class _Reader:
                 index = at[".".join(info.name)]
                 self.net.memories[".".join(info.name[1:])] = index
                 self.net.memory_data[id(fragment._data)] = index
+
+    def _find_driven(self) -> None:
+        for fragment in self.design.fragments:
+            for statement in fragment.statements.get("comb", ()):
+                self.net.driven.update(statement._lhs_signals())
+            if isinstance(fragment, MemoryInstance):
+                for port in fragment._read_ports:
+                    if port._domain == "comb":
+                        self.net.driven.update(port._data._lhs_signals())
+            for value, direction in getattr(fragment, "ports", {}).values():
+                if direction == "o":
+                    self.net.driven.update(value._lhs_signals())
 
     def value(self, nets: tuple[int, ...]) -> Value:
         """Runs of a tuple of nets; cached, since buses recur."""

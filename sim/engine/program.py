@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from npulse.sim.engine import cells
 from npulse.sim.engine.cells import Value
 from npulse.sim.engine.effects import Effects
 from npulse.sim.engine.layout import Control, Layout, slot_bytes
@@ -157,8 +158,13 @@ class Program:
         return [*test, *copy, f"  br label %{tag}.end", f"{tag}.end:"]
 
 
-def plan(netlist: Netlist, chunk: int = CHUNK) -> Program:
+def plan(netlist: Netlist, chunk: int = CHUNK, *, eager_checks: bool = False) -> Program:
     """Order the netlist and lay it out.
+
+    Parameters
+    ----------
+    eager_checks : bool
+        Have combinational checks in ``eval`` instead of in ``cycle``.
 
     Raises
     ------
@@ -167,18 +173,32 @@ def plan(netlist: Netlist, chunk: int = CHUNK) -> Program:
     """
     units = Units(netlist.cells)
     sinks = sinks_of(netlist.cells)
+    eager = {i for i, (cell, _) in enumerate(sinks) if eager_checks and _is_comb_check(netlist, cell)}
     while True:
         try:
             roots = [units.of_values(values) for _, values in sinks]
-            cycle_order = units.order(roots)
+            cycle_order = _order(units, roots, set(range(len(roots))) - eager)
             visible = _visible(netlist, units)
-            eval_order = units.order([visible])[:-1]
+            eval_order = _order(units, [*roots, visible], {*eager, len(roots)})
             break
         except Cut:
             continue
+    eval_order = [step for step in eval_order if step != (1, len(roots))]
     layout = Layout(netlist.cells, units).place()
     indices = [index for index, _ in sinks]
     return Program(netlist, units, layout, indices, cycle_order, eval_order, visible, chunk)
+
+
+def _is_comb_check(netlist: Netlist, index: int) -> bool:
+    cell = netlist.cells[index]
+    return isinstance(cell, cells.Check) and cell.event < 0
+
+
+def _order(units: Units, roots: Sequence[Sequence[int]], chosen: set[int]) -> list[Step]:
+    """Order what the chosen roots need, keeping their numbers."""
+    numbers = sorted(chosen)
+    steps = units.order([roots[number] for number in numbers])
+    return [(1, numbers[index]) if kind else (0, index) for kind, index in steps]
 
 
 def _visible(netlist: Netlist, units: Units) -> list[int]:
