@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
 from npulse.hw.spec.numerics import INT8, UINT8, RequantScheme, Rounding
 from npulse.sim.golden.conv import conv2d
 from npulse.sim.golden.elementwise import dequantize, quantize
@@ -31,9 +35,6 @@ from npulse.sw.ir.graph import (
 )
 from npulse.sw.ir.graph_rules import need_quant
 from npulse.sw.ir.types import dtype_of, ints, type_of
-from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
 
 Array = NDArray[Any]
 

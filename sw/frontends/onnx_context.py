@@ -58,16 +58,17 @@ class OnnxImporter:
         value = self.input(node, position)
         return None if value is None else value.constant
 
-    def shape(self, node: OnnxNode, name: str) -> tuple[int, ...]:
-        """Static shape of a tensor; `UserError` names the node that makes it dynamic."""
+    def known(self, node: OnnxNode, name: str) -> Static:
+        """Static type of a tensor; `UserError` names the node that makes it dynamic."""
         static = self.static.get(name)
         if static is None:
             self.fail(
                 node,
-                f"the shape of tensor {shorten(name)!r} cannot be computed before the model runs, "
-                f"and shapes must be static; replace the operator or fix its input shapes",
+                f"the shape of tensor {shorten(name)!r} must be static, but inference finds none: "
+                f"the input shapes do not fit, or it depends on data; fix them or replace the "
+                f"operator",
             )
-        return static.shape
+        return static
 
     def only_reader(self, name: str) -> OnnxNode | None:
         """The one node that reads a tensor which is no output, else None."""
@@ -152,13 +153,13 @@ class OnnxImporter:
         self.builder.add(op)
         for name, result in zip(names, op.results, strict=True):
             self.builder.name(result, name)
-            dtype = self.static[name].dtype
+            dtype = self.known(node, name).dtype
             self.values[name] = Value(name, node.label, dtype, plain=result)
 
     def result_type(self, node: OnnxNode, name: str) -> GraphTensor:
         """Type of a tensor as ONNX has it, with quantisation when a reader or writer states it."""
-        shape = self.shape(node, name)
-        dtype = self.static[name].dtype
+        static = self.known(node, name)
+        shape, dtype = static.shape, static.dtype
         if not has_element_type(dtype):
             self.fail(
                 node,

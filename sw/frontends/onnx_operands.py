@@ -83,7 +83,7 @@ def find_tail(importer: OnnxImporter, node: OnnxNode) -> Tail | None:
             return None
         name = reader.outputs[0]
     last = passed[-1]
-    dtype = importer.static[last.outputs[0]].dtype
+    dtype = importer.known(last, last.outputs[0]).dtype
     quant = importer.activation_quant(last, 1, 2, dtype)
     if quant is None:
         return None

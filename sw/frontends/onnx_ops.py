@@ -132,7 +132,7 @@ def _reshape(importer: OnnxImporter, node: OnnxNode) -> Reason | None:
         return Reason("reshape.outputs", "a second output", "remove it")
     if node.op_type == "Dropout" and importer.input(node, 2) is not None:
         return Reason("dropout.training", "training_mode", "export the model for inference")
-    shape = importer.shape(node, node.outputs[0])
+    shape = importer.known(node, node.outputs[0]).shape
     codes = _codes_of(importer, node)
     if codes is not None:
         if math.prod(shape) != math.prod(codes.shape):
@@ -200,7 +200,7 @@ def _same_quantize(importer: OnnxImporter, node: OnnxNode, quant: QuantAttr) -> 
     reader = importer.only_reader(node.outputs[0])
     if reader is None or reader.op_type != "QuantizeLinear":
         return False
-    dtype = importer.static[reader.outputs[0]].dtype
+    dtype = importer.known(reader, reader.outputs[0]).dtype
     return importer.activation_quant(reader, 1, 2, dtype) == quant
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from npulse.hw.spec.numerics import MULTIPLIER_MAX, RequantScheme, Rounding
-from npulse.sw.errors import shorten
-from npulse.sw.ir.types import GraphTensor, QuantAttr, dtype_of, ints, quant_of
 from xdsl.dialects.builtin import I32, I64, DenseArrayBase, StringAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
+
+from npulse.hw.spec.numerics import MULTIPLIER_MAX, RequantScheme, Rounding
+from npulse.sw.errors import shorten
+from npulse.sw.ir.types import GraphTensor, QuantAttr, dtype_of, ints, quant_of
 
 if TYPE_CHECKING:
     from npulse.sw.ir.graph import (
