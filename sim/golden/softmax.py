@@ -79,10 +79,10 @@ def softmax(x: Array, parameters: SoftmaxParameters) -> NDArray[np.int8]:
     shifted = np.where(counts, differences, 0) << parameters.left_shift
     exponentials = _exp_of_negative(_product(shifted, parameters.multiplier))
 
-    terms = np.where(counts, _divide_by_pot(exponentials, SUM_INTEGER_BITS), 0)
+    terms = np.where(counts, divide_by_pot(exponentials, SUM_INTEGER_BITS), 0)
     reciprocal, bits_over_unit = _reciprocal(terms.sum(axis=-1, keepdims=True))
     shift = bits_over_unit + 31 - INT8.width
-    scaled = _divide_by_pot(_product(reciprocal, exponentials), shift) + INT8.min
+    scaled = divide_by_pot(_product(reciprocal, exponentials), shift) + INT8.min
     return np.where(counts, scaled.clip(INT8.min, INT8.max), INT8.min).astype(np.int8)
 
 
@@ -90,7 +90,7 @@ def _product(a: Wide, b: Wide | int) -> Wide:
     return (a * b + (1 << 30)) >> 31
 
 
-def _divide_by_pot(x: Wide, exponent: Wide | int) -> Wide:
+def divide_by_pot(x: Wide, exponent: Wide | int) -> Wide:
     """Divide by ``2**exponent``, at least 1, to nearest with ties away from zero."""
     half = np.left_shift(np.int64(1), np.asarray(exponent, np.int64) - 1)
     return (x + half - (x < 0)) >> exponent
@@ -122,8 +122,8 @@ def _exp_near_eighth(x: Wide) -> Wide:
     t2 = _product(t, t)
     t3 = _product(t2, t)
     t4 = _product(t2, t2)
-    tail = _product(_divide_by_pot(t4, 2) + t3, ONE_THIRD) + t2
-    return EXP_MINUS_EIGHTH + _product(t + _divide_by_pot(tail, 1), EXP_MINUS_EIGHTH)
+    tail = _product(divide_by_pot(t4, 2) + t3, ONE_THIRD) + t2
+    return EXP_MINUS_EIGHTH + _product(t + divide_by_pot(tail, 1), EXP_MINUS_EIGHTH)
 
 
 def _reciprocal(total: Wide) -> tuple[Wide, Wide]:

@@ -5,7 +5,17 @@ import re
 import numpy as np
 import pytest
 
-from npulse.sim.golden.softmax import SoftmaxParameters, softmax
+from npulse.hw.spec.numerics import rounding_divide_by_pot
+from npulse.sim.golden.softmax import (
+    EXP_MINUS_EIGHTH,
+    EXP_POWERS,
+    ONE_THIRD,
+    RECIPROCAL_OFFSET,
+    RECIPROCAL_SLOPE,
+    SoftmaxParameters,
+    divide_by_pot,
+    softmax,
+)
 
 
 def random_rows(rows: int, channels: int) -> np.ndarray:
@@ -36,6 +46,23 @@ def test_softmax_is_near_the_real_one(scale) -> None:
     got = softmax(x, SoftmaxParameters.from_scale(scale))
     # Half a unit of the last rounding; the rest is far below a hundredth of one.
     assert np.abs(got - exact.clip(-128, 127)).max() <= 0.51
+
+
+def test_constants_are_their_real_values_rounded() -> None:
+    q31, q29 = 2.0**31, 2.0**29
+    assert [round(np.exp(-(2.0**k)) * q31) for k in range(-2, 5)] == list(EXP_POWERS)
+    assert round(np.exp(-1 / 8) * q31) == EXP_MINUS_EIGHTH
+    assert round(q31 / 3) == ONE_THIRD
+    assert (round(48 / 17 * q29), round(-32 / 17 * q29)) == (RECIPROCAL_OFFSET, RECIPROCAL_SLOPE)
+
+
+@pytest.mark.parametrize("exponent", (1, 2, 12, 31))
+def test_division_equals_that_of_the_specification(exponent) -> None:
+    half = 1 << (exponent - 1)
+    values = [k * half + step for k in range(-9, 10) for step in (-1, 0, 1)]
+    values = [value for value in values if abs(value) < 1 << 31]
+    expected = [rounding_divide_by_pot(value, exponent) for value in values]
+    assert divide_by_pot(np.array(values), exponent).tolist() == expected
 
 
 def test_equal_inputs_share_one_and_a_far_smaller_one_gets_nothing() -> None:
