@@ -9,6 +9,7 @@ so the byte that a lane takes or gives is always byte 0.
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from npulse.hw.memory.sram import Sram
 
 __all__ = ["BufferLane", "BufferRead", "BufferWrite", "Packet"]

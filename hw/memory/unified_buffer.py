@@ -13,6 +13,7 @@ from operator import or_
 from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+
 from npulse.hw.grid import Flow, Grid, PerCell
 from npulse.hw.memory.buffer_lane import BufferLane, BufferRead, BufferWrite, Packet, turned
 from npulse.hw.spec.tpu_v1 import TpuV1Config

@@ -8,9 +8,32 @@ each half of the accumulators, and both after the FIFO that they take from. Orde
 unified buffer is the program's, by *Sync*.
 """
 
+from enum import IntEnum
+
 from npulse.hw.spec.isa import Field, Format, Isa
 
-__all__ = ["ISA", "UNITS"]
+__all__ = ["ISA", "UNITS", "ErrorCode"]
+
+
+class ErrorCode(IntEnum):
+    """Why the core stopped (register ERROR_CODE); the text is for people."""
+
+    def __new__(cls, value: int, text: str) -> "ErrorCode":
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.text = text
+        return member
+
+    text: str
+
+    NONE = 0, "no error"
+    ILLEGAL_INSTRUCTION = 1, "unknown opcode, reserved bit set, or a zero count"
+    BUS = 2, "the memory answered a transfer with an error"
+    ACCUMULATOR_RANGE = 3, "rows of an instruction leave their half of the accumulators"
+    BUFFER_RANGE = 4, "an address lies beyond the unified buffer"
+    NO_HALT = 5, "the program ended without Halt"
+    LEFTOVER = 6, "weight tiles or parameter entries were left over at Halt"
+
 
 #: Bit of each unit in the mask of `Sync`.
 UNITS = {"host": 1, "weights": 2, "matrix": 4, "activate": 8}
@@ -78,7 +101,7 @@ MATRIX_MULTIPLY = Format(
         "rows of the buffer through it, and add the sums to as many accumulator rows"
     ),
     fields=(
-        Field(name="ub_addr", width=17, doc="row of block 0 at y = x = 0, modulo 2^17"),
+        Field(name="ub_addr", width=17, doc="row of block 0 at (origin_y, origin_x), modulo 2^17"),
         _ACC,
         Field(name="accumulate", width=1, doc="add to the accumulators; else the first pass sets"),
         Field(name="switch", width=1, doc="take a tile for the first pass, else keep the active"),
@@ -113,7 +136,11 @@ ACTIVATE = Format(
         "keep the largest value in each column, and write the row to the unified buffer"
     ),
     fields=(
-        _ACC,
+        Field(
+            name="acc_addr",
+            width=12,
+            doc="half (highest bit in use) and, modulo a half, row at (origin_y, origin_x)",
+        ),
         _UB,
         Field(name="group", width=9, doc="lane group of the buffer that takes the columns"),
         Field(name="switch", width=1, doc="take a parameter entry; else keep the active one"),

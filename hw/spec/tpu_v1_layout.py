@@ -5,9 +5,10 @@ layout. Letters: H, W, C are height, width and channels; B blocks of `block_chan
 """
 
 import numpy as np
+from numpy.typing import NDArray
+
 from npulse.hw.spec.numerics import RequantScheme
 from npulse.hw.spec.tpu_v1 import TpuV1Config
-from numpy.typing import NDArray
 
 __all__ = [
     "PARAMETER_BYTES",

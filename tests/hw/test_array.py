@@ -5,6 +5,7 @@ import pytest
 from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from npulse.hw.arith.mul import Multiplier
 from npulse.hw.array.pe import Pe, psum_width
 from npulse.hw.array.weight_stationary import weight_stationary_array
@@ -54,8 +55,7 @@ def stream(rows, cols, latency, tiles, gap=0):
 
 def random_tiles(rng, rows, cols, lengths):
     return [
-        (rng.integers(-128, 128, (m, rows)), rng.integers(-128, 128, (rows, cols)))
-        for m in lengths
+        (rng.integers(-128, 128, (m, rows)), rng.integers(-128, 128, (rows, cols))) for m in lengths
     ]
 
 

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
+
 from npulse.hw.grid import Broadcast, Edge, Flow, Grid, PerCell
 
 

@@ -7,6 +7,7 @@ import pytest
 from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from npulse.hw.memory.unified_buffer import UnifiedBuffer
 from npulse.hw.spec.tpu_v1 import PRESETS, ArrayConfig, BusConfig, MemoryConfig
 

@@ -1,0 +1,120 @@
+"""Vector lane behind one accumulator column: requantise, clamp, keep the largest of a window."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from npulse.hw.arith.requantiser import Parameters, Requantiser
+from npulse.hw.grid import Broadcast, Flow, Grid, PerCell
+from npulse.hw.memory.sram import Sram
+
+__all__ = ["ParameterWrite", "VectorCommand", "VectorLane", "vector_lanes"]
+
+
+class VectorCommand(data.StructLayout):
+    """What to do with the accumulator that arrives beside the command.
+
+    ``first`` starts a window, ``en`` lets the value count, ``entry`` names the parameters, and
+    ``retire`` says that all earlier entries are no longer needed.
+    """
+
+    def __init__(self, *, entries: int) -> None:
+        super().__init__({"en": 1, "first": 1, "retire": 1, "entry": range(entries)})
+
+
+class ParameterWrite(data.StructLayout):
+    """Write command for one byte of an entry, in the lanes of one beat of the weight port."""
+
+    def __init__(self, *, entries: int, beats: int) -> None:
+        super().__init__(
+            {"en": 1, "beat": range(max(2, beats)), "octet": range(12), "entry": range(entries)}
+        )
+
+
+class VectorLane(wiring.Component):
+    """One column's parameters, requantiser and running maximum.
+
+    Timing
+    ------
+    With s = `sram_latency` and q = `requantiser_latency`: for a command in cycle *t* the
+    accumulator is ``value[t+s]``; ``result[t+s+q+1]`` is the largest value that counted since the
+    window's first, or -128. Commands leave one cycle after they entered.
+    """
+
+    command_i: Signal
+    command_o: Signal
+    write: Signal  #: The same byte number for all lanes.
+    octet: Signal  #: This lane's part of the beat.
+    beat: Signal  #: Beat to which this lane belongs, a constant.
+    value: Signal
+    result: Signal
+
+    def __init__(
+        self, *, entries: int, beats: int, sram_latency: int, requantiser_latency: int
+    ) -> None:
+        self.entries = entries
+        self.sram_latency = sram_latency
+        self.requantiser_latency = requantiser_latency
+        command = VectorCommand(entries=entries)
+        super().__init__(
+            {
+                "command_i": In(command),
+                "command_o": Out(command),
+                "write": In(ParameterWrite(entries=entries, beats=beats)),
+                "octet": In(8),
+                "beat": In(range(max(2, beats))),
+                "value": In(signed(32)),
+                "result": Out(signed(8)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layout = Parameters()
+        m.submodules.parameters = entries = Sram(
+            depth=self.entries, shape=layout.size, latency=self.sram_latency, granularity=8
+        )
+        m.submodules.requantiser = requantiser = Requantiser(latency=self.requantiser_latency)
+        mine = self.write.en & (self.write.beat == self.beat)
+        m.d.sync += self.command_o.eq(self.command_i)
+        m.d.comb += [
+            entries.w_addr.eq(self.write.entry),
+            entries.w_data.eq(Cat(self.octet for _ in range(layout.size // 8))),
+            entries.w_en.eq(mine << self.write.octet),
+            entries.r_addr.eq(self.command_i.entry),
+            requantiser.parameters.eq(entries.r_data),
+            requantiser.acc.eq(self.value),
+        ]
+        en, first = self.command_i.en, self.command_i.first
+        for stage in range(self.sram_latency + self.requantiser_latency):
+            later_en, later_first = Signal(name=f"en_{stage}"), Signal(name=f"first_{stage}")
+            m.d.sync += [later_en.eq(en), later_first.eq(first)]
+            en, first = later_en, later_first
+        value, kept = Signal(signed(8)), Signal(signed(8))
+        m.d.comb += value.eq(Mux(en, requantiser.out, -128))
+        m.d.comb += kept.eq(Mux(first, -128, self.result))
+        m.d.sync += self.result.eq(Mux(value > kept, value, kept))
+        return m
+
+
+def vector_lanes(
+    *, cols: int, entries: int, beats: int, sram_latency: int, requantiser_latency: int
+) -> Grid:
+    """Grid of one `VectorLane` a column; the command wave gives the columns their skew."""
+    return Grid(
+        lambda: VectorLane(
+            entries=entries,
+            beats=beats,
+            sram_latency=sram_latency,
+            requantiser_latency=requantiser_latency,
+        ),
+        (cols,),
+        {
+            "command": Flow(),
+            "write": Broadcast(),
+            "octet": PerCell(),
+            "beat": PerCell(),
+            "value": PerCell(),
+            "result": PerCell(),
+        },
+    )
