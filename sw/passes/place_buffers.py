@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from npulse.sw.ir.tile import BufferOp, ProgramOp
+from npulse.sw.ir.tile import BufferOp, ConvPassOp, ProgramOp
 from npulse.sw.passes.allocate import Allocation, Interval, allocate
 
 __all__ = ["DoesNotFit", "place_buffers"]
@@ -50,6 +50,6 @@ def _lifetime(op: BufferOp, step: dict) -> Interval:
 
 def _busiest(ops: list, intervals: list[Interval]) -> str:
     """Node of the operator during which most rows are in use."""
-    live = [sum(i.rows for i in intervals if i.first <= s <= i.last) for s in range(len(ops))]
-    at = live.index(max(live))
-    return ops[at].label
+    steps = [s for s, op in enumerate(ops) if isinstance(op, ConvPassOp)]
+    live = {s: sum(i.rows for i in intervals if i.first <= s <= i.last) for s in steps}
+    return ops[max(live, key=lambda s: live[s])].label

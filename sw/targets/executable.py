@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from npulse.hw.spec.flavours import Npu
@@ -152,7 +151,7 @@ class Executable:
     reasons: tuple[Placement, ...]
     summary: Summary
     graph: str  #: Text of the graph module of the model, for the golden run.
-    weights: Mapping[str, NDArray[np.generic[Any]]]  #: Arrays that `graph` and host segments name.
+    weights: Mapping[str, NDArray[Any]]  #: Arrays that `graph` and host segments name.
     source: str  #: File of the model as the user gave it.
     origin: str  #: Front-end: ``onnx`` or ``tflite``.
     sha256: str  #: Of the file of the model.

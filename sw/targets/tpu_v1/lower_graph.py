@@ -84,7 +84,7 @@ def _buffer(
     config: TpuV1Config, ops: list[Operation], name: str, image: tuple[int, int, int]
 ) -> BufferOp:
     buffer = BufferOp(name, image, tensor_rows(config, *image))
-    buffer.result.name_hint = name
+    buffer.result.name_hint = name if SSAValue.is_valid_name(name) else None
     ops.append(buffer)
     return buffer
 

@@ -1,0 +1,231 @@
+"""The compiler of the TPU v1 style: all passes in order.
+
+::
+
+    graph   fold_clamp, partition with reasons
+    layers  one form for every operator, pooling fused where that costs no cycles
+    tile    one macro operator a pass; buffers placed
+    tpu     one operator an instruction; Syncs, hoisted reads, proofs
+    bytes
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from npulse.hw.spec.flavours import Npu
+from npulse.hw.spec.tpu_v1 import TpuV1Config
+from npulse.sw.errors import UserError, shorten
+from npulse.sw.frontends.model import Model, main_of
+from npulse.sw.interpret import ssa_names
+from npulse.sw.ir import tile, tpu
+from npulse.sw.ir.graph import GraphOp
+from npulse.sw.passes.fold_clamp import fold_clamp
+from npulse.sw.passes.partition import Partition, Segment, host_module, partition
+from npulse.sw.passes.place_buffers import Allocation, DoesNotFit, place_buffers
+from npulse.sw.targets.executable import (
+    Executable,
+    HostSegment,
+    NpuSegment,
+    Placement,
+)
+from npulse.sw.targets.tpu_v1.check_program import check_program
+from npulse.sw.targets.tpu_v1.constants import Constants
+from npulse.sw.targets.tpu_v1.dram import Memory, lay_out
+from npulse.sw.targets.tpu_v1.emit import emit
+from npulse.sw.targets.tpu_v1.fuse import Fusion, fuse_segment
+from npulse.sw.targets.tpu_v1.hoist_reads import hoist_reads
+from npulse.sw.targets.tpu_v1.insert_syncs import insert_syncs
+from npulse.sw.targets.tpu_v1.legality import Violation
+from npulse.sw.targets.tpu_v1.lower_graph import Border, lower_graph
+from npulse.sw.targets.tpu_v1.lower_tile import Addresses, lower_tile
+from npulse.sw.targets.tpu_v1.placement import Decisions, placements
+from npulse.sw.targets.tpu_v1.summary import summarise
+
+__all__ = ["Compiled", "compile_model", "compile_stages"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """Every stage of a compilation, for tests and for people who want to look."""
+
+    graph: ModuleOp  #: After the graph passes.
+    parts: Partition
+    fusions: tuple[Fusion, ...]  #: One for each NPU segment, in order.
+    tiles: tuple[tile.ProgramOp, ...]
+    programs: tuple[tpu.ProgramOp, ...]
+    allocations: tuple[Allocation, ...]
+    memory: Memory
+    decisions: Decisions
+    folded: tuple[tuple[str, str], ...]
+
+
+def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable:
+    """Compile a model; see `npulse.sw.compile.compile_model`."""
+    config = npu.config
+    stages = compile_stages(model, config)
+    reasons = _reasons(stages)
+    if strict:
+        _refuse_fallback(model, npu, reasons)
+    for program in stages.programs:
+        check_program(program, config, stages.memory.map)
+    names = ssa_names(stages.graph)
+    main = main_of(stages.graph).body.block
+    end = main.last_op
+    assert end is not None
+    return Executable(
+        npu=npu,
+        segments=_segments(stages, names),
+        inputs=model.inputs,
+        outputs=model.outputs,
+        input_values=tuple(names[a] for a in main.args),
+        output_values=tuple(names[v] for v in end.operands),
+        memory=stages.memory.map,
+        program=b"".join(emit(program) for program in stages.programs),
+        weight_image=stages.memory.weight_image,
+        reasons=tuple(reasons),
+        summary=summarise(
+            config, stages.fusions, stages.programs, stages.allocations, stages.memory
+        ),
+        graph=str(model.module),
+        weights=dict(model.weights),
+        source=model.source,
+        origin=model.origin,
+        sha256=model.sha256,
+        notes=(*model.notes, *(f"clamp {a!r} folded into {b!r}" for a, b in stages.folded)),
+    )
+
+
+def compile_stages(model: Model, config: TpuV1Config) -> Compiled:
+    """Run all passes; an operator whose tensors do not fit goes to the host, and all runs again.
+
+    Raises
+    ------
+    UserError
+        The graph needs more rows than the buffer has whatever goes to the host.
+    """
+    graph = model.module.clone()
+    folded = fold_clamp(graph)
+    decisions = Decisions(config)
+    while True:
+        try:
+            return replace(_compile(model, graph, decisions), folded=tuple(folded))
+        except DoesNotFit as problem:
+            if problem.node in decisions.forced:
+                raise UserError(f"{model.source}: {problem}") from None
+            decisions.forced[problem.node] = _does_not_fit(problem)
+
+
+def _does_not_fit(problem: DoesNotFit) -> Violation:
+    return Violation(
+        "unified_buffer_lifetimes",
+        f"rows needed = {problem.needed_rows}, available = {problem.capacity_rows}",
+        "choose a larger memory.unified_buffer_rows, or split the image",
+    )
+
+
+def _compile(model: Model, graph: ModuleOp, decisions: Decisions) -> Compiled:
+    config = decisions.config
+    parts = partition(graph, decisions.source)
+    names = ssa_names(graph)
+    constants = Constants(config)
+    fusions, tiles, borders = [], [], []
+    for segment in (s for s in parts.segments if s.on_npu):
+        fusion = fuse_segment(config, segment, model.weights)
+        border = _border(segment, names, sum(len(b.slots) for b in borders))
+        program = lower_graph(config, f"npu{len(tiles)}", fusion.layers, border, constants)
+        program.verify()
+        fusions.append(fusion)
+        tiles.append(program)
+        borders.append(border)
+    allocations = [place_buffers(p, config.memory.unified_buffer_rows) for p in tiles]
+    memory = lay_out(config, constants, borders)
+    addresses = Addresses(
+        constants, memory.tiles, memory.parameters, [r.address for r in memory.slots]
+    )
+    programs = [_schedule(config, lower_tile(config, p, addresses)) for p in tiles]
+    return Compiled(
+        graph=graph,
+        parts=parts,
+        fusions=tuple(fusions),
+        tiles=tuple(tiles),
+        programs=tuple(programs),
+        allocations=tuple(allocations),
+        memory=memory.with_programs([len(list(p.instructions)) for p in programs]),
+        decisions=decisions,
+        folded=(),
+    )
+
+
+def _schedule(config: TpuV1Config, program: tpu.ProgramOp) -> tpu.ProgramOp:
+    insert_syncs(program)
+    hoist_reads(program, config)
+    return program
+
+
+def _border(segment: Segment, names: dict[SSAValue, str], first_slot: int) -> Border:
+    crossing = dict.fromkeys((*segment.inputs, *segment.outputs))
+    return Border(
+        inputs=segment.inputs,
+        outputs=segment.outputs,
+        names=names,
+        slots={value: first_slot + index for index, value in enumerate(crossing)},
+    )
+
+
+def _segments(stages: Compiled, names: dict[SSAValue, str]) -> tuple[NpuSegment | HostSegment, ...]:
+    found: list[NpuSegment | HostSegment] = []
+    index = 0
+    for number, segment in enumerate(stages.parts.segments):
+        if segment.on_npu:
+            found.append(stages.memory.segment(index, f"npu{index}", segment))
+            index += 1
+            continue
+        found.append(
+            HostSegment(
+                name=f"host{number - index}",
+                module=str(host_module(segment)),
+                inputs=tuple(names[v] for v in segment.inputs),
+                outputs=tuple(names[v] for v in segment.outputs),
+            )
+        )
+    return tuple(found)
+
+
+def _reasons(stages: Compiled) -> list[Placement]:
+    cycles: dict[GraphOp, int] = {}
+    fused: dict[GraphOp, str] = {}
+    for fusion in stages.fusions:
+        cycles.update(fusion.cycles)
+        fused.update(fusion.fused)
+    found = placements(stages.parts, stages.decisions, cycles, fused)
+    for node, into in stages.folded:
+        found.append(
+            Placement(
+                node=node,
+                op="graph.clamp",
+                placed="npu",
+                rule="fused",
+                attribute=f"done by node {into!r}",
+                remedy="",
+                fallback=False,
+                estimated_cycles=0,
+            )
+        )
+    return found
+
+
+def _refuse_fallback(model: Model, npu: Npu, reasons: Sequence[Placement]) -> None:
+    bad = [r for r in reasons if r.fallback]
+    if not bad:
+        return
+    first, rules = bad[0], Counter(r.rule for r in bad)
+    counts = ", ".join(f"{rule} {count}" for rule, count in rules.items())
+    raise UserError(
+        f"{model.source}: every operator must run on {npu.name} under --strict, but {len(bad)} of "
+        f"{len(reasons)} do not ({counts}), first node {shorten(first.node)!r} ({first.op}): "
+        f"{first.attribute}; {first.remedy or 'leave --strict out'}"
+    )
