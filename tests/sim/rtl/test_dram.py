@@ -338,6 +338,46 @@ def test_accesses_match_numpy_under_stalls(
     run(dut, bench, offer_addresses, monitors=[check_axi(bus)], limit=3000)
 
 
+def test_raises_valid_without_waiting_for_ready() -> None:
+    dut = Dram(depth_bytes=64, ports=[DramPort(name="p", data_width=32)])
+    bus = dut.bus("p")
+
+    async def bench(ctx: Any) -> None:
+        await send(ctx, bus, "ar", **address(bus, 0, 2))
+        await send(ctx, bus, "aw", **address(bus, 0, 1))
+        await send(ctx, bus, "w", data=1, strb=15, last=1)
+        for _ in range(4):
+            await ctx.tick()
+        assert (ctx.get(bus.rvalid), ctx.get(bus.bvalid)) == (1, 1)
+
+    run(dut, bench, monitors=[check_axi(bus)])
+
+
+def test_answers_each_write_once_while_responses_stall() -> None:
+    dut = Dram(
+        depth_bytes=64,
+        ports=[DramPort(name="p", data_width=32)],
+        stalls=Stalls(seed=3, probability=160),
+    )
+    bus = dut.bus("p")
+    answers = 0
+
+    async def bench(ctx: Any) -> None:
+        for _ in range(10):
+            await send(ctx, bus, "aw", **address(bus, 0, 1))
+            await send(ctx, bus, "w", data=1, strb=15, last=1)
+
+    async def count(ctx: Any) -> None:
+        nonlocal answers
+        ctx.set(bus.bready, 1)
+        for _ in range(150):
+            _, _, valid = await ctx.tick().sample(bus.bvalid)
+            answers += valid
+
+    run(dut, bench, count)
+    assert answers == 10
+
+
 def test_may_be_elaborated_twice() -> None:
     dut = Dram(depth_bytes=64, ports=[DramPort(name="p", data_width=32)])
 
