@@ -157,6 +157,29 @@ def test_pulses_for_one_cycle_with_the_response() -> None:
     assert others == [(0, 0xF80, 1)]
 
 
+def test_holds_the_second_write_until_the_first_response_is_taken() -> None:
+    dut = CsrBank(REGMAP)
+
+    async def bench(ctx: Any) -> None:
+        for addr, value in ((0x04, 1), (0x08, 2)):
+            ctx.set(dut.bus.awaddr, addr)
+            ctx.set(dut.bus.wdata, value)
+            ctx.set(dut.bus.wstrb, 15)
+            ctx.set(dut.bus.awvalid, 1)
+            await hand_over(ctx, dut.bus, "w")
+            ctx.set(dut.bus.awvalid, 0)
+            await idle(ctx, 3)
+        assert not ctx.get(dut.bus.awready) and not ctx.get(dut.bus.wready)
+        ctx.set(dut.bus.bready, 1)
+        responses = []
+        for _ in range(8):
+            _, _, valid, response = await ctx.tick().sample(dut.bus.bvalid, dut.bus.bresp)
+            responses.extend([response] if valid else [])
+        assert responses == [OKAY, SLVERR]
+
+    run(dut, bench)
+
+
 def test_answers_slverr_outside_of_the_map_and_to_writes_of_inputs() -> None:
     dut = CsrBank(REGMAP, addr_width=12)
 
