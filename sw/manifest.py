@@ -58,8 +58,13 @@ def decode(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         hints = get_type_hints(hint)
         return hint(**{f.name: decode(hints[f.name], value[f.name]) for f in fields(hint)})
-    if not isinstance(value, hint):
-        raise TypeError(f"value must be {hint.__name__}, not {value!r}")
+    return _plain(hint, value)
+
+
+def _plain(kind: Any, value: Any) -> Any:
+    """Check a number, text or truth value."""
+    if not isinstance(value, kind):
+        raise TypeError(f"value must be {kind.__name__}, not {value!r}")
     return value
 
 
