@@ -1,1 +1,5 @@
 """The npulse command."""
+
+from npulse.sw.cli.app import main
+
+__all__ = ["main"]
