@@ -14,5 +14,7 @@ def shorten(name: str, limit: int = 120) -> str:
 
     Line breaks and control characters are escaped, and what exceeds ``limit`` characters is cut.
     """
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+    line = name
+    if not name.isprintable():
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
     return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.ir import SSAValue
 
 from npulse.sw.errors import UserError, shorten
 from npulse.sw.frontends.builder import GraphBuilder
@@ -75,6 +76,15 @@ class OnnxImporter:
         readers = self.readers.get(name, [])
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
+    def plain(self, value: Value) -> SSAValue:
+        """Value as ONNX has it; `UserError` for elements that the graph cannot hold."""
+        if not has_element_type(value.dtype):
+            raise UserError(
+                f"{self.graph.path}: tensor {shorten(value.name)!r} has elements of {value.dtype}, "
+                f"which npulse does not hold; cast them to a plain number type"
+            )
+        return value.as_plain(self.builder)
+
     def set_codes(self, node: OnnxNode, name: str, codes: Codes, dtype: Any) -> None:
         """Make codes the value of a tensor."""
         self.values[name] = Value(name, node.label, np.dtype(dtype), codes=codes)
@@ -137,7 +147,7 @@ class OnnxImporter:
                 "the operator is known to neither npulse nor the ONNX reference; replace it or "
                 "register it as an ONNX function in the model",
             )
-        inputs = [self.values[name].as_plain(self.builder) for name in node.reads]
+        inputs = [self.plain(self.values[name]) for name in node.reads]
         names = [name for name in node.outputs if name]
         op = HostOp(
             inputs,

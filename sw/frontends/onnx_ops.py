@@ -89,7 +89,7 @@ def _quantize(importer: OnnxImporter, node: OnnxNode) -> Reason | None:
     if value.constant is None and value.codes is not None:
         codes = requantized(importer, node, value.codes, quant)
     else:
-        plain = value.as_plain(importer.builder)
+        plain = importer.plain(value)
         result = tensor_type(type_of(plain).get_shape(), np.int8, quant)
         op = QuantizeOp(plain, result, node=node.label, rounding=Rounding.HALF_EVEN)
         native = importer.builder.add(op, name).result
@@ -139,7 +139,7 @@ def _reshape(importer: OnnxImporter, node: OnnxNode) -> Reason | None:
             importer.fail(node, f"a shape of {shape} cannot hold {codes.shape}; export it again")
         _result(importer, node, codes.reshaped(importer.builder, shape, node.label))
         return None
-    plain = value.as_plain(importer.builder)
+    plain = importer.plain(value)
     if math.prod(shape) != math.prod(type_of(plain).get_shape()):
         importer.fail(
             node,
@@ -260,8 +260,8 @@ def _qlinear_matmul(importer: OnnxImporter, node: OnnxNode) -> Reason | None:
 
 def _qgemm(importer: OnnxImporter, node: OnnxNode) -> Reason | None:
     """QGemm of ONNX Runtime: A, B with scales, bias C, and the scale of the result last."""
-    if importer.input(node, 7) is None:
-        return Reason("output.not_quantized", "y_scale", QUANTIZE)
+    if len(node.inputs) < 9:
+        return Reason("output.not_quantized", "y_scale or y_zero_point", QUANTIZE)
     linear = qlinear_operands(importer, node, 6, (7, 8))
     return linear if isinstance(linear, Reason) else matmul(importer, node, linear)
 

@@ -33,7 +33,7 @@ def import_onnx(content: bytes, path: str, sha256: str, shapes: GivenShapes) -> 
     arguments = [_argument(importer, info.name) for info in graph.inputs]
     for node in graph.nodes:
         import_node(importer, node)
-    outputs = [importer.values[o.name].as_plain(importer.builder) for o in graph.outputs]
+    outputs = [importer.plain(importer.values[o.name]) for o in graph.outputs]
     module = importer.builder.finish(outputs)
     return Model(
         module=module,

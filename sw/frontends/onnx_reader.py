@@ -19,11 +19,10 @@ from onnx.helper import get_attribute_value, tensor_dtype_to_np_dtype
 from onnx.inliner import inline_local_functions
 
 from npulse.sw.errors import UserError, shorten
+from npulse.sw.frontends.onnx_check import check_node, check_text, node_label
 
 Array = NDArray[Any]
 
-#: Domains that mean the standard operators.
-STANDARD_DOMAINS = ("", "ai.onnx")
 _AGAIN = "export the model again"
 
 
@@ -43,7 +42,7 @@ class OnnxNode:
     @property
     def kind(self) -> str:
         """Operator for messages, with the domain when it is not the standard one."""
-        return f"{self.domain}.{self.op_type}" if self.domain else self.op_type
+        return shorten(f"{self.domain}.{self.op_type}" if self.domain else self.op_type)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -71,6 +70,9 @@ def read_onnx(content: bytes, path: str) -> OnnxGraph:
     graph = proto.graph
     constants = dict(_constants(graph.initializer, path))
     inputs = [i for i in graph.input if i.name not in constants]
+    opsets = {_domain(o.domain): o.version for o in proto.opset_import}
+    for node in graph.node:
+        check_node(node, opsets.get(_domain(node.domain), 0), path)
     nodes = [_node(n, path) for n in graph.node]
     nodes = _sorted(nodes, {*constants, *(i.name for i in inputs)}, path)
     produced = {*constants, *(i.name for i in inputs)}
@@ -81,12 +83,11 @@ def read_onnx(content: bytes, path: str) -> OnnxGraph:
                 f"{path}: output {shorten(output.name)!r} is computed by no node; {_AGAIN}"
             )
     nodes = _live(nodes, {o.name for o in graph.output})
-    opsets = {_domain(o.domain): o.version for o in proto.opset_import}
     return OnnxGraph(path, proto, nodes, constants, inputs, list(graph.output), opsets)
 
 
 def _domain(name: str) -> str:
-    return "" if name in STANDARD_DOMAINS else name
+    return "" if name == "ai.onnx" else name
 
 
 def _parse(content: bytes, path: str) -> onnx.ModelProto:
@@ -98,6 +99,7 @@ def _parse(content: bytes, path: str) -> onnx.ModelProto:
         raise UserError(
             f"{path} is neither ONNX nor TFLite: {problem}; give an .onnx or .tflite file"
         ) from error
+    check_text(proto, path)
     if not proto.HasField("graph") or not proto.opset_import:
         raise UserError(
             f"{path} is not a valid ONNX model: it has no graph or no opset, so {problem}; {_AGAIN}"
@@ -187,7 +189,7 @@ def _external(tensor: onnx.TensorProto, path: str, label: str) -> bytes:
 
 
 def _node(proto: onnx.NodeProto, path: str) -> OnnxNode:
-    label = shorten(proto.name or next((o for o in proto.output if o), "")) or proto.op_type
+    label = node_label(proto)
     try:
         attributes = {a.name: get_attribute_value(a) for a in proto.attribute}
     except ValueError as error:

@@ -14,7 +14,7 @@ import numpy as np
 import tflite
 from numpy.typing import NDArray
 
-from npulse.sw.errors import UserError
+from npulse.sw.errors import UserError, shorten
 
 #: File identifier at byte 4.
 IDENTIFIER = b"TFL3"
@@ -215,7 +215,7 @@ class _Reader:
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         kind = _OPERATOR_NAMES.get(builtin, f"operator code {builtin}")
         if kind == "CUSTOM":
-            kind = f"CUSTOM:{(code.CustomCode() or b'').decode('utf-8', 'replace')}"
+            kind = f"CUSTOM:{shorten((code.CustomCode() or b'').decode('utf-8', 'replace'))}"
         return TfliteOperator(
             kind,
             self.ints(table.InputsAsNumpy()),
