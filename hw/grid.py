@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 from amaranth.hdl import Fragment, Module, ShapeLike, Signal, Value, ValueCastable
 from amaranth.lib import data, wiring
@@ -130,7 +131,11 @@ class Grid(wiring.Component):
             flat = flat * self.shape[axis] + index[axis]
         return view[flat]
 
-    def elaborate(self, platform: object) -> object:
+    if TYPE_CHECKING:  # ports are made from the cell's
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def elaborate(self, platform: object) -> Any:
         """Build the cells as submodules, unless the platform has a lowering of its own."""
         lower = getattr(platform, "lower_grid", None)
         if lower is not None:

@@ -1,7 +1,9 @@
 """A delay of many cycles without a chain of registers."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.memory.sram import Sram
@@ -49,7 +51,7 @@ class DelayLine(wiring.Component):
         return m
 
 
-def delayed(m: Module, value: Value | data.View, cycles: int, name: str) -> Value | data.View:
+def delayed(m: Module, value: Any, cycles: int, name: str) -> Any:
     """The same value some cycles later, by registers up to four cycles and a `DelayLine` beyond."""
     if cycles > 4:
         m.submodules[name] = line = DelayLine(value.shape(), cycles=cycles)

@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from npulse.hw.common.struct import struct
 from npulse.hw.grid import Flow, Grid, PerCell
 from npulse.hw.memory.sram import Sram
 
@@ -38,10 +39,10 @@ class AccumulatorLane(wiring.Component):
     command has it.
     """
 
-    write_i: Signal
-    write_o: Signal
-    read_i: Signal
-    read_o: Signal
+    write_i: data.View
+    write_o: data.View
+    read_i: data.View
+    read_o: data.View
     psum: Signal
     value: Signal
 
@@ -65,7 +66,7 @@ class AccumulatorLane(wiring.Component):
         m.d.sync += [self.write_o.eq(self.write_i), self.read_o.eq(self.read_i)]
         commands = [self.write_i]
         for stage in range(self.latency + 1):
-            later = Signal(self.write_i.shape(), name=f"write_{stage}")
+            later = struct(self.write_i.shape(), name=f"write_{stage}")
             m.d.sync += later.eq(commands[-1])
             commands.append(later)
         add, store = commands[self.latency], commands[-1]

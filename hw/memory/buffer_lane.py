@@ -10,6 +10,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from npulse.hw.common.struct import struct
 from npulse.hw.memory.sram import Sram
 
 __all__ = ["BufferLane", "BufferRead", "BufferWrite", "Packet"]
@@ -76,14 +77,14 @@ class BufferLane(wiring.Component):
     command from *t + 2* on sees it. Commands and packets leave one cycle after they entered.
     """
 
-    read_i: Signal
-    read_o: Signal
-    write_i: Signal
-    write_o: Signal
-    store_i: Signal  #: Octets on their way from DRAM, beside `write_i`.
-    store_o: Signal
-    fetch_i: Signal  #: Octets on their way to DRAM, `latency` cycles behind `read_i`.
-    fetch_o: Signal
+    read_i: data.View
+    read_o: data.View
+    write_i: data.View
+    write_o: data.View
+    store_i: data.View  #: Octets on their way from DRAM, beside `write_i`.
+    store_o: data.View
+    fetch_i: data.View  #: Octets on their way to DRAM, `latency` cycles behind `read_i`.
+    fetch_o: data.View
     beat: Signal  #: Beat to which this lane belongs, a constant.
     result: Signal  #: Result of this lane's column.
     act: Signal  #: Activation to this lane's array row.
@@ -135,7 +136,7 @@ class BufferLane(wiring.Component):
         m.d.comb += bank.r_addr.eq(self.read_i.addr)
         command, hit = self.read_i, self.read_i.collect & (self.read_i.beat == self.beat)
         for stage in range(self.latency):
-            later = Signal(self.read_i.shape(), name=f"command_{stage}")
+            later = struct(self.read_i.shape(), name=f"command_{stage}")
             later_hit = Signal(name=f"hit_{stage}")
             m.d.sync += [later.eq(command), later_hit.eq(hit)]
             command, hit = later, later_hit

@@ -34,9 +34,9 @@ class TileLane(wiring.Component):
     it is this lane's; a read command from *t + 1* on sees it.
     """
 
-    read_i: Signal
-    read_o: Signal
-    write: Signal  #: The same beat for all lanes.
+    read_i: data.View
+    read_o: data.View
+    write: data.View  #: The same beat for all lanes.
     octet: Signal  #: This lane's part of the beat.
     beat: Signal  #: Beat to which this lane belongs, a constant.
     weight: Signal

@@ -41,9 +41,9 @@ class VectorLane(wiring.Component):
     window's first, or -128. Commands leave one cycle after they entered.
     """
 
-    command_i: Signal
-    command_o: Signal
-    write: Signal  #: The same byte number for all lanes.
+    command_i: data.View
+    command_o: data.View
+    write: data.View  #: The same byte number for all lanes.
     octet: Signal  #: This lane's part of the beat.
     beat: Signal  #: Beat to which this lane belongs, a constant.
     value: Signal

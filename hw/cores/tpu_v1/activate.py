@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.delay import delayed
+from npulse.hw.common.struct import struct
 from npulse.hw.common.walk import Level, walk
 from npulse.hw.cores.tpu_v1.ports import Order, UnitError
 from npulse.hw.memory.accumulator import AccumulatorRead
@@ -73,7 +74,8 @@ class ActivateUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        order, active, begun = Signal(Order(ACTIVATE), reset_less=True), Signal(), Signal()
+        order = struct(Order(ACTIVATE), name="order", reset_less=True)
+        active, begun = Signal(), Signal()
         load, step, end = Signal(), Signal(), Signal()
         f = order.fields
         m.d.comb += [self.orders.ready.eq(~active), load.eq(self.orders.valid & ~active)]
@@ -108,7 +110,8 @@ class ActivateUnit(wiring.Component):
         row = Signal(range(self.config.half_rows))
         y, x, addr = Signal(signed(14)), Signal(signed(14)), Signal(17)
         layout = Order(ACTIVATE).members["fields"]
-        held, following = Signal(layout, reset_less=True), Signal(layout)
+        held = struct(layout, name="held", reset_less=True)
+        following = struct(layout, name="following")
         m.d.comb += following.eq(Mux(load, self.orders.p.fields.as_value(), held.as_value()))
         m.d.sync += held.eq(following)
         f = following
@@ -165,7 +168,7 @@ class ActivateUnit(wiring.Component):
         with m.If(switch):
             m.d.sync += [entry.eq(entry_now), holds.eq(1)]
 
-        command = Signal(self.command.shape())
+        command = struct(self.command.shape(), name="command_next")
         m.d.sync += [
             self.read.row.eq(row),
             self.read.half.eq(half),
@@ -175,7 +178,7 @@ class ActivateUnit(wiring.Component):
             command.entry.eq(entry_now),
             self.command.eq(command),
         ]
-        write = Signal(self.write.shape())
+        write = struct(self.write.shape(), name="write_next")
         m.d.comb += [
             write.en.eq(step & window_end),
             write.group.eq(f.group),

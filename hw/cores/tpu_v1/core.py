@@ -87,7 +87,7 @@ class TpuV1Core(wiring.Component):
         return m
 
     def _queues(self, m: Module) -> None:
-        """Put a queue of instructions before each unit, which is idle only if its queue is empty."""
+        """Put a queue before each unit, which counts as idle only if its queue is empty."""
         idle = []
         for name, unit in (
             ("host", self.host_unit),
@@ -107,7 +107,7 @@ class TpuV1Core(wiring.Component):
                 unit.orders.valid.eq(queue.r_rdy),
                 queue.r_en.eq(unit.orders.ready),
             ]
-            idle.append(unit.idle & (queue.level == 0))
+            idle.append(unit.idle & (queue.r_level == 0))
         m.d.comb += self.dispatch.idle.eq(Cat(idle))
 
     def _masters(self, m: Module) -> None:
@@ -253,23 +253,23 @@ class TpuV1Core(wiring.Component):
 
     def _registers(self, m: Module) -> None:
         """Join registers, front end and errors."""
-        bank, dispatch = self.bank, self.dispatch
-        wiring.connect(m, wiring.flipped(self.csr), bank.bus)
+        dispatch, register = self.dispatch, self.bank.port
+        wiring.connect(m, wiring.flipped(self.csr), self.bank.bus)
         masters = (self.fetch, self.weight_reader, self.host_reader, self.host_writer)
         bus_error = reduce(or_, (master.error for master in masters))
-        start = bank.ctrl.start & ~dispatch.running
+        start = register("CTRL").start & ~dispatch.running
         m.d.comb += [
-            bank.id.eq(CORE_ID),
-            bank.config_hash.eq(self.config.digest),
+            register("ID").eq(CORE_ID),
+            register("CONFIG_HASH").eq(self.config.digest),
             dispatch.start.eq(start),
-            dispatch.clear.eq(bank.ctrl.clear),
-            dispatch.program_addr.eq(bank.program_addr),
-            dispatch.program_count.eq(bank.program_count),
-            bank.status.busy.eq(dispatch.running),
-            bank.status.done.eq(dispatch.done | dispatch.failed),
-            bank.status.error.eq(dispatch.failed),
-            bank.error_code.eq(dispatch.error.code),
-            bank.error_pc.eq(dispatch.error.pc),
+            dispatch.clear.eq(register("CTRL").clear),
+            dispatch.program_addr.eq(register("PROGRAM_ADDR")),
+            dispatch.program_count.eq(register("PROGRAM_COUNT")),
+            register("STATUS").busy.eq(dispatch.running),
+            register("STATUS").done.eq(dispatch.done | dispatch.failed),
+            register("STATUS").error.eq(dispatch.failed),
+            register("ERROR_CODE").eq(dispatch.error.code),
+            register("ERROR_PC").eq(dispatch.error.pc),
             self.interrupt.eq(dispatch.done | dispatch.failed),
             *(master.clear.eq(start) for master in masters),
         ]
@@ -309,7 +309,7 @@ class TpuV1Core(wiring.Component):
             counters.events.eq(Cat(events[name] for name in NAMES)),
         ]
         for name in NAMES:
-            m.d.comb += getattr(self.bank, name).eq(counters.count(name))
+            m.d.comb += self.bank.port(name.upper()).eq(counters.count(name))
 
 
 def _forward(m: Module, inner: Axi4Interface, port: Axi4Interface) -> None:

@@ -8,6 +8,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.decode import format_layout, is_legal
+from npulse.hw.common.struct import struct
 from npulse.hw.cores.tpu_v1.ports import PC_WIDTH, TICKET_WIDTH, Order, UnitError
 from npulse.hw.dma.descriptor import TransferDescriptor
 from npulse.hw.spec.isa import Format
@@ -100,7 +101,11 @@ class Dispatcher(wiring.Component):
         m.d.comb += legal.eq(is_legal(ISA, word))
 
         # Done counts advance in order on each half, so a ticket is only ever compared for equality.
-        issued = {f: Signal(data.ArrayLayout(TICKET_WIDTH, 2)) for f in (MATRIX_MULTIPLY, ACTIVATE)}
+        counts = data.ArrayLayout(TICKET_WIDTH, 2)
+        issued = {
+            MATRIX_MULTIPLY: struct(counts, name="multiplies_issued"),
+            ACTIVATE: struct(counts, name="activates_issued"),
+        }
         accepted: Value = Value.cast(0)
         for port, formats in (
             (self.host, (READ_HOST, WRITE_HOST)),
@@ -193,7 +198,7 @@ class Dispatcher(wiring.Component):
 
     def _finish(self, m: Module, pc: Signal, halted: Value, illegal: Value, starved: Value) -> None:
         """Keep the first error, and say how the program ended."""
-        found = Signal(UnitError())
+        found = struct(UnitError(), name="found")
         m.d.comb += found.pc.eq(pc)
         with m.If(self.unit_error.code != 0):
             m.d.comb += found.eq(self.unit_error)

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
+from npulse.hw.common.struct import struct
 from npulse.hw.common.walk import Level, walk
 from npulse.hw.cores.tpu_v1.ports import Order, UnitError
 from npulse.hw.dma.descriptor import TransferDescriptor
@@ -74,7 +75,7 @@ class HostUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        order = Signal(Order(READ_HOST), reset_less=True)
+        order = struct(Order(READ_HOST), name="order", reset_less=True)
         f = order.fields
         busy, asked, moving = Signal(), Signal(), Signal()
         load, step, end, finish = Signal(), Signal(), Signal(), Signal()
@@ -127,7 +128,7 @@ class HostUnit(wiring.Component):
     ) -> tuple[data.View, Signal]:
         """Walk over beats, rows and runs, which begins one cycle behind `load`."""
         config = self.config
-        place, begin = Signal(BeatPlace(config)), Signal()
+        place, begin = struct(BeatPlace(config), name="place"), Signal()
         addr, beat = Signal(17), Signal(range(max(2, config.host_row_beats)))
         m.d.sync += begin.eq(load)
         lasts = walk(

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.delay import delayed
+from npulse.hw.common.struct import struct
 from npulse.hw.common.walk import Level, walk
 from npulse.hw.cores.tpu_v1.ports import Order, UnitError
 from npulse.hw.memory.accumulator import AccumulatorWrite
@@ -102,7 +103,8 @@ class MatrixUnit(wiring.Component):
         group = Signal(range(max(2, self.config.read_groups)))
         end = Signal()  # the row is the last of its instruction
         step, fresh, first_pass = Signal(), Signal(), Signal()
-        following = Signal(f.shape())  # the instruction that the walk is in from the next cycle on
+        # The instruction that the walk is in from the next cycle on.
+        following = struct(f.shape(), name="following")
         m.d.comb += following.eq(Mux(load, self.orders.p.fields.as_value(), f.as_value()))
         lasts = walk(
             m,
@@ -139,7 +141,7 @@ class MatrixUnit(wiring.Component):
 
     def _instruction(self, m: Module) -> tuple[data.View, Signal, Signal]:
         """Register of the current instruction; the next one replaces it behind its last row."""
-        order = Signal(Order(MATRIX_MULTIPLY), reset_less=True)
+        order = struct(Order(MATRIX_MULTIPLY), name="order", reset_less=True)
         active, load, self._finish = Signal(), Signal(), Signal()
         m.d.comb += [
             self.orders.ready.eq(~active | self._finish),
@@ -233,7 +235,7 @@ class MatrixUnit(wiring.Component):
         """Send the accumulator command after the row, and count instructions as they arrive."""
         config = self.config
         layout = data.StructLayout({"write": self.write.shape(), "end": 1})
-        issued = Signal(layout)
+        issued = struct(layout, name="issued")
         m.d.comb += [
             issued.write.en.eq(step),
             issued.write.accumulate.eq(f.accumulate | ~first_pass),

@@ -6,6 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.decode import format_layout
+from npulse.hw.common.struct import struct
 from npulse.hw.dma.descriptor import TransferDescriptor
 from npulse.hw.memory.weight_fifo import BeatWrite, TileRead
 from npulse.hw.spec.tpu_v1 import TpuV1Config
@@ -98,7 +99,7 @@ class WeightUnit(wiring.Component):
         m.submodules.jobs = jobs = SyncFIFOBuffered(width=job.size, depth=AHEAD)
         self._request(m, jobs)
 
-        current, active = Signal(job, reset_less=True), Signal()
+        current, active = struct(job, name="current", reset_less=True), Signal()
         # Place of the next beat: beat of a row, row of a unit (tile or entry), slot of each ring.
         beat = Signal(range(max(2, config.weight_row_beats)))
         row = Signal(range(max(config.array.rows, PARAMETER_BYTES)))
@@ -115,7 +116,7 @@ class WeightUnit(wiring.Component):
             self.tile_put.eq(unit_end & ~current.parameters),
             self.entry_put.eq(unit_end & current.parameters),
             jobs.r_en.eq(~active | finish),
-            self.idle.eq(~active & (jobs.level == 0)),
+            self.idle.eq(~active & (jobs.r_level == 0)),
         ]
         with m.If(jobs.r_en):
             m.d.sync += [current.eq(jobs.r_data), active.eq(jobs.r_rdy)]
