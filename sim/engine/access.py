@@ -32,6 +32,8 @@ class State:
     block : (size,) uint8
     memory : dict of int to (rows * stride,) uint8
         By memory cell.
+    buffers : list of (bytes,) uint8
+        All memories, those of grids too, in the order of the table.
     table : (memories,) uint64
         Addresses of the memories, as native code takes them.
     """
@@ -43,11 +45,12 @@ class State:
         self.bytes = memoryview(self.block)  # type: ignore[arg-type]
         self.typed = {size: self.bytes.cast(code) for size, code in _CODES.items()}
         self.memory: dict[int, NDArray[np.uint8]] = {}
-        for index in layout.memories:
-            cell = program.netlist.cells[index]
-            assert isinstance(cell, cells.Memory)
-            self.memory[index] = aligned(max(cell.depth * layout.stride[index], 8))
-        addresses = [array.ctypes.data for array in self.memory.values()]
+        self.buffers: list[NDArray[np.uint8]] = []
+        for number, index in enumerate(layout.memories):
+            self.buffers.append(aligned(max(self._memory_bytes(number, index), 8)))
+            if index >= 0:
+                self.memory[index] = self.buffers[-1]
+        addresses = [array.ctypes.data for array in self.buffers]
         self.table = np.array(addresses or [0], np.uint64)
         self.pointers = (
             ctypes.c_void_p(self.block.ctypes.data),
@@ -55,8 +58,16 @@ class State:
         )
         self.initialise()
 
+    def _memory_bytes(self, number: int, index: int) -> int:
+        if index < 0:
+            plan, inner = self.program.layout.grid_memories[number]
+            return int(plan.memory_bytes(inner))
+        cell = self.program.netlist.cells[index]
+        assert isinstance(cell, cells.Memory)
+        return cell.depth * self.program.layout.stride[index]
+
     def initialise(self) -> None:
-        """Set everything to its value at power-on."""
+        """Set everything to its value at power-on, but for the computed outputs of grids."""
         words = self.control()
         kept = words.copy()
         self.block[:] = 0
@@ -66,6 +77,8 @@ class State:
         self._initialise_fields()
         for index in self.memory:
             self._initialise_memory(index)
+        for plan in self.program.grids.plans.values():
+            plan.initialise(self.block, self.buffers)
 
     def control(self) -> NDArray[np.uint64]:
         """Return the control words."""

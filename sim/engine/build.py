@@ -3,10 +3,11 @@
 import ctypes
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from npulse.sim.engine.access import State
 from npulse.sim.engine.cache import ObjectCache
 from npulse.sim.engine.cells import Value
 from npulse.sim.engine.jit import CompiledModule, compile_text
@@ -24,20 +25,13 @@ _POINTER = ctypes.c_void_p
 
 @dataclass
 class Built:
-    """A program with its native code.
-
-    Attributes
-    ----------
-    grids : dict of int to GridLowering
-        By cell.
-    """
+    """A program with its native code."""
 
     program: Program
     module: CompiledModule
     report: Report
     level: int
     cache: ObjectCache | None
-    grids: dict[int, Any] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Callable[..., int]:
@@ -48,6 +42,12 @@ class Built:
     def cycle(self) -> Callable[..., None]:
         """``cycle(state, memories, edge mask)``."""
         return self.module.function("cycle", None, _POINTER, _POINTER, ctypes.c_uint64)
+
+    def start(self, state: State) -> None:
+        """Set `state` to power-on."""
+        state.initialise()
+        if self.program.grids.plans:
+            self.module.function("show", None, _POINTER, _POINTER)(*state.pointers)
 
     @cached_property
     def _eval_module(self) -> CompiledModule:
@@ -94,6 +94,11 @@ def build(
         refuse_cycles(design)
         raise
     text = report.timed("emission", program.cycle_text)
-    module = report.timed("compilation", lambda: compile_text(text, level=level, cache=cache))
+    loops = bool(program.grids.plans)
+    module = report.timed(
+        "compilation",
+        lambda: compile_text(text, level=3 if loops else level, vectorise=loops, cache=cache),
+    )
+    report.notes += platform.notes
     report.describe(netlist, module.cached)
     return Built(program, module, report, level, cache)

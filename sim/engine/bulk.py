@@ -10,7 +10,6 @@ from amaranth.hdl import Shape, ShapeCastable, Signal, Value, ValueCastable, Val
 from amaranth.sim._pyeval import eval_value
 from numpy.typing import NDArray
 
-from npulse.sim.engine import cells
 from npulse.sim.engine.access import Field, State
 from npulse.sim.engine.build import Built, build
 from npulse.sim.engine.cache import ObjectCache
@@ -86,9 +85,7 @@ class Compiled:
         words = self.state.control()
         words[Control.CALENDAR // 8] = self._calendar.ctypes.data
         words[Control.CALENDAR_LENGTH // 8] = len(self._calendar)
-        for index, cell in enumerate(self.netlist.cells):
-            if isinstance(cell, cells.GridCell):
-                self._built.grids[index].initialise(self.state)
+        self._built.start(self.state)
         self._initial = self.snapshot()
 
     def _refuse_clocks(self) -> None:
@@ -305,7 +302,7 @@ class Compiled:
 
     def snapshot(self) -> Snapshot:
         """Copy the whole state."""
-        memories = tuple(array.tobytes() for array in self.state.memory.values())
+        memories = tuple(array.tobytes() for array in self.state.buffers)
         return Snapshot(self.state.block.tobytes(), memories)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -319,7 +316,7 @@ class Compiled:
         for offset in range(0, Control.SIZE, 8):
             if offset not in _KEPT:
                 words[offset // 8] = kept[offset // 8]
-        for array, content in zip(self.state.memory.values(), snapshot.memories, strict=True):
+        for array, content in zip(self.state.buffers, snapshot.memories, strict=True):
             array[:] = np.frombuffer(content, np.uint8)
         self._dirty = True
 

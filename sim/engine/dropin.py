@@ -48,14 +48,10 @@ class _Logic:
             isinstance(cell, cells.Check) and cell.event < 0 for cell in self.netlist.cells
         )
         self.shown: dict[int, str | None] = {}
-        for index, grid in built.grids.items():
-            del index
-            grid.initialise(self.state)
+        built.start(self.state)
 
     def reset(self) -> None:
-        self.state.initialise()
-        for grid in self.built.grids.values():
-            grid.initialise(self.state)
+        self.built.start(self.state)
         self.edges, self.dirty = 0, True
         self.shown.clear()
 

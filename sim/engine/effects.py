@@ -1,5 +1,8 @@
 """What happens on a clock edge: next values of registers, memory reads and writes, checks."""
 
+from collections.abc import Callable
+from typing import Any
+
 from npulse.sim.engine import cells
 from npulse.sim.engine.cells import CONST, Value, slice_value, value_width
 from npulse.sim.engine.layout import Control, slot_bytes
@@ -13,11 +16,13 @@ __all__ = ["Effects"]
 class Effects:
     """Emits the sinks of one netlist through an `Emitter`.
 
-    `events` is the number of clock edges; with one only, no edge mask is tested.
+    `events` is the number of clock edges; with one only, no edge mask is tested. `grids` are the
+    `Grids` of the netlist.
     """
 
-    def __init__(self, emitter: Emitter, events: int) -> None:
+    def __init__(self, emitter: Emitter, events: int, grids: Any = None) -> None:
         self.emitter = emitter
+        self.grids = grids
         self.cells = emitter.cells
         self.layout = emitter.layout
         self.events = events
@@ -38,6 +43,8 @@ class Effects:
                 self._write(index, cell)
             case cells.Check() as cell:
                 self._check(index, cell)
+            case cells.GridCell():
+                self.grids.store_inputs(index, self)
             case cell:
                 raise AssertionError(f"{type(cell).__name__} has no effect")
 
@@ -119,7 +126,7 @@ class Effects:
             name = self.body.op(f"or i1 {name}, {one}") if name else one
         return name
 
-    def _guarded(self, cond: str, emit) -> None:  # type: ignore[no-untyped-def]
+    def _guarded(self, cond: str, emit: Callable[[], None]) -> None:
         """Emit a block that runs if `cond`; what is first named inside stays inside."""
         if cond == "0":
             return

@@ -8,6 +8,7 @@ A field has a slot of 1, 2, 4 or 8 bytes, or a multiple of 8; the bits above its
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from npulse.sim.engine import cells
 from npulse.sim.engine.cells import Cell, Value, value_width
@@ -74,7 +75,7 @@ class Layout:
     checks : dict of int to list of int
         Flag, then arguments, by cell.
     memories : list of int
-        Cells of the memories, in the order of the table of buffers.
+        Cells of the memories, in the order of the table of buffers; -1 for those of grids.
     stride : dict of int to int
         Bytes from row to row, by memory cell.
     """
@@ -90,6 +91,8 @@ class Layout:
     memories: list[int] = field(default_factory=list)
     stride: dict[int, int] = field(default_factory=dict)
     inputs: Region = field(default_factory=lambda: Region(0))
+    #: Memories of grids, with the cell in the grid's own netlist, by number in `memories`.
+    grid_memories: dict[int, tuple[Any, int]] = field(default_factory=dict)
 
     def place(self) -> "Layout":
         """Give a place to all that lives from cycle to cycle."""

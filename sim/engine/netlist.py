@@ -182,6 +182,19 @@ class _Reader:
             found = self.runs[nets] = _runs(nets)
         return found
 
+    def edge_of(self, clock: int, cell: Any) -> str:
+        """Edge of the domain that a clock drives; a grid's cell does not know it."""
+        for fragment in self.design.fragments:
+            for domain in getattr(fragment, "domains", {}).values():
+                if clock > 1 and self.raw.signals.get(domain.clk) == (clock,):
+                    if domain.async_reset and domain.rst is not None:
+                        raise Unsupported(
+                            f"the engine does not simulate grids in a domain with asynchronous "
+                            f"reset, here {domain.name!r} ({_source(cell.src_loc)})"
+                        )
+                    return str(domain.clk_edge)
+        return "pos"
+
     def event(self, clock: int, edge: str) -> int:
         """Index of a clock edge, or -1 for a constant clock."""
         if clock < 2:
@@ -204,13 +217,21 @@ class _Reader:
         return self.inits.get(index, 0)
 
     def _collect_inits(self) -> dict[int, int]:
-        kinds = (_nir.Top, _nir.SyncReadPort)
-        inits = {i: 0 for i, cell in enumerate(self.raw.cells) if isinstance(cell, kinds)}
-        for signal, value in self.raw.signals.items():
-            for bit, net in enumerate(value):
-                if net >> 16 in inits:
-                    inits[net >> 16] |= (signal.init >> bit & 1) << (net & 0xFFFF)
+        inits: dict[int, int] = {}
+        for signal in self._ports_of_state():
+            for bit, net in enumerate(self.raw.signals.get(signal, ())):
+                if net > 1 and isinstance(self.raw.cells[net >> 16], (_nir.Top, _nir.SyncReadPort)):
+                    old = inits.get(net >> 16, 0)
+                    inits[net >> 16] = old | (signal.init >> bit & 1) << (net & 0xFFFF)
         return inits
+
+    def _ports_of_state(self) -> Iterator[Signal]:
+        """Signals that an input of the top or a read port drives; not their aliases."""
+        yield from (signal for _, signal, _ in self.design.ports if isinstance(signal, Signal))
+        for fragment in self.design.fragments:
+            if isinstance(fragment, MemoryInstance):
+                for port in fragment._read_ports:
+                    yield from port._data._lhs_signals()
 
 
 def _runs(nets: tuple[int, ...]) -> Value:
@@ -364,17 +385,28 @@ def _instance(reader: _Reader, index: int, cell: Any) -> Cell:
             f"the engine does not simulate instances, here {cell.type!r} named {cell.name!r} "
             f"({_source(cell.src_loc)})"
         )
+    info = reader.grids[key]
     width = max([0, *(start + width for start, width in cell.ports_o.values())])
     inputs = {name: reader.value(nets) for name, nets in cell.ports_i.items()}
     clock = cell.ports_i.get("clk", (0,))[0]
     return cells.GridCell(
         *_common(cell, width),
-        grid=reader.grids[key],
+        grid=info,
         key=key,
         inputs=inputs,
         outputs=dict(cell.ports_o),
-        event=reader.event(clock, "pos"),
+        event=reader.event(clock, reader.edge_of(clock, cell)),
+        cuts=_lane_cuts(info, cell.ports_o),
     )
+
+
+def _lane_cuts(info: Any, outputs: Mapping[str, tuple[int, int]]) -> tuple[int, ...]:
+    """First bit of each element of each output of a grid."""
+    cuts = []
+    for port, (start, width) in outputs.items():
+        if width:
+            cuts += range(start, start + width, width // info.lanes_of(port))
+    return tuple(cuts)
 
 
 _HANDLERS: dict[type, Callable[[_Reader, int, Any], Cell]] = {

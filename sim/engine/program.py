@@ -6,12 +6,13 @@ in a shadow, copied at the end of the cycle for the clock edges of this step.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from npulse.sim.engine import cells
 from npulse.sim.engine.cells import Value
 from npulse.sim.engine.effects import Effects
+from npulse.sim.engine.grid import Grids
 from npulse.sim.engine.layout import Control, Layout, slot_bytes
 from npulse.sim.engine.netlist import Netlist
 from npulse.sim.engine.scalar import Emitter
@@ -45,10 +46,8 @@ class Program:
     cycle_order: list[Step]
     eval_order: list[Step]
     visible: list[int]
+    grids: Grids
     chunk: int = CHUNK
-    #: Text of grid functions, and the calls to them in a cycle, before the registers move.
-    grid_text: list[str] = field(default_factory=list)
-    grid_calls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Split the orders into functions, and give what crosses between them a place."""
@@ -63,9 +62,8 @@ class Program:
         """Return the module with ``cycle`` and ``run``."""
         module = ModuleText()
         emitter = Emitter(self.netlist.cells, self.units, self.layout)
-        effects = Effects(emitter, len(self.netlist.events))
+        effects = Effects(emitter, len(self.netlist.events), self.grids)
         names = self._parts(module, emitter, effects, *self._cycle_parts, "part")
-        module.functions += self.grid_text
         module.functions.append(self._cycle(module, names))
         module.functions.append(_run(len(self.netlist.events)))
         return module.text()
@@ -129,7 +127,8 @@ class Program:
 
     def _cycle(self, module: ModuleText, names: list[str]) -> str:
         lines = [f"  call void @{name}(ptr %s, ptr %m, i64 %mask)" for name in names]
-        lines += self.grid_calls
+        # Grids before the registers move: they read values from before the edge.
+        lines += self.grids.emit(module, len(self.netlist.events)) if self.grids.plans else []
         module.declare(
             "declare void @llvm.memcpy.p0.p0.i64(ptr noalias writeonly, ptr noalias readonly, i64, i1)"
         )
@@ -186,7 +185,8 @@ def plan(netlist: Netlist, chunk: int = CHUNK, *, eager_checks: bool = False) ->
     eval_order = [step for step in eval_order if step != (1, len(roots))]
     layout = Layout(netlist.cells, units).place()
     indices = [index for index, _ in sinks]
-    return Program(netlist, units, layout, indices, cycle_order, eval_order, visible, chunk)
+    grids = Grids(netlist.cells, layout)
+    return Program(netlist, units, layout, indices, cycle_order, eval_order, visible, grids, chunk)
 
 
 def _is_comb_check(netlist: Netlist, index: int) -> bool:

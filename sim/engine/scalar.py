@@ -341,7 +341,7 @@ class Emitter:
         assert isinstance(memory, cells.Memory)
         body, width = self.body, memory.width
         pointer, inside = self.row_pointer(index, addr)
-        slot = self.layout.stride[index]
+        slot = slot_bytes(width)
         if memory.depth == 0:
             return "0", "0"
         name = body.load(pointer, 0, slot, width)
@@ -361,9 +361,12 @@ class Emitter:
         if memory.depth < 1 << bits:
             inside = body.op(f"icmp ult i{bits} {name}, {memory.depth}")
             name = body.op(f"select i1 {inside}, i{bits} {name}, i{bits} 0")
-        wide = body.resize(name, bits, 64)
-        scaled = body.op(f"mul i64 {wide}, {self.layout.stride[index]}")
-        return body.op(f"getelementptr i8, ptr {base}, i64 {scaled}"), inside
+        return self.row_address(index, base, body.resize(name, bits, 64)), inside
+
+    def row_address(self, index: int, base: str, row: str) -> str:
+        """Emit the address of a row whose number is an i64."""
+        scaled = self.body.op(f"mul i64 {row}, {self.layout.stride[index]}")
+        return self.body.op(f"getelementptr i8, ptr {base}, i64 {scaled}")
 
 
 def _top_bit(value: Value) -> tuple[int, int]:

@@ -230,7 +230,8 @@ def sinks_of(netlist_cells: Sequence[Cell | None]) -> list[tuple[int, list[Value
                 extra = [cell.arst] if cell.arst is not None else []
                 groups[0].append((index, [cell.data, *extra]))
             case cells.GridCell():
-                groups[0].append((index, list(cell.inputs.values())))
+                values = [value for port, value in cell.inputs.items() if port != "clk"]
+                groups[0].append((index, values))
             case cells.Check():
                 groups[1].append((index, check_values(cell)))
             case cells.SyncRead():
