@@ -5,6 +5,8 @@ Requantisation and maximum are monotonic, so a clamp behind them is one with nar
     clamp(clamp(v, a, b), c, d) = clamp(v, clamp(a, c, d), clamp(b, c, d))
 """
 
+from dataclasses import dataclass
+
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i32
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
@@ -12,15 +14,26 @@ from xdsl.rewriter import Rewriter
 from npulse.sw.frontends.model import main_of
 from npulse.sw.ir.graph import ClampOp, Conv2dOp, FullyConnectedOp, MaxPool2dOp, RequantizeOp
 
-__all__ = ["fold_clamp"]
+__all__ = ["Folded", "fold_clamp"]
 
 
-def fold_clamp(module: ModuleOp) -> list[tuple[str, str]]:
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """A clamp that is gone."""
+
+    node: str
+    into: str  #: Node that takes it over.
+    result: SSAValue  #: What the clamp made.
+    by: SSAValue  #: What has this value now.
+
+
+def fold_clamp(module: ModuleOp) -> list[Folded]:
     """Fold every clamp whose input has no other user; the module changes in place.
 
     Returns
     -------
-    list of (clamp node, node that takes it over)
+    list of Folded
+        In order, so that of two in a row the later tells whose value stays.
     """
     folded = []
     for op in list(main_of(module).body.block.ops):
@@ -33,7 +46,9 @@ def fold_clamp(module: ModuleOp) -> list[tuple[str, str]]:
             low, high = op.clamp_range
             bounds = [max(low, min(high, bound)) for bound in before.clamp_range]
             before.clamp = DenseArrayBase.from_list(i32, bounds)
-            folded.append((op.node_name, before.node_name))
+            folded.append(
+                Folded(node=op.node_name, into=before.node_name, result=op.result, by=before.result)
+            )
             before.result.name_hint = op.result.name_hint
             Rewriter.replace_op(op, [], [before.result])
     return folded

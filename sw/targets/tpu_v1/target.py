@@ -10,7 +10,7 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -23,7 +23,7 @@ from npulse.sw.frontends.model import Model, main_of
 from npulse.sw.interpret import ssa_names
 from npulse.sw.ir import tile, tpu
 from npulse.sw.ir.graph import GraphOp
-from npulse.sw.passes.fold_clamp import fold_clamp
+from npulse.sw.passes.fold_clamp import Folded, fold_clamp
 from npulse.sw.passes.partition import Partition, Segment, host_module, partition
 from npulse.sw.passes.place_buffers import Allocation, DoesNotFit, place_buffers
 from npulse.sw.targets.executable import (
@@ -60,7 +60,8 @@ class Compiled:
     allocations: tuple[Allocation, ...]
     memory: Memory
     decisions: Decisions
-    folded: tuple[tuple[str, str], ...]
+    folded: tuple[Folded, ...]
+    names: Mapping[SSAValue, str]  #: Of every value, as the graph of the model has them.
 
 
 def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable:
@@ -72,7 +73,7 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
         _refuse_fallback(model, npu, reasons)
     for program in stages.programs:
         check_program(program, config, stages.memory.map)
-    names = ssa_names(stages.graph)
+    names = stages.names
     main = main_of(stages.graph).body.block
     end = main.last_op
     assert end is not None
@@ -95,7 +96,7 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
         source=model.source,
         origin=model.origin,
         sha256=model.sha256,
-        notes=(*model.notes, *(f"clamp {a!r} folded into {b!r}" for a, b in stages.folded)),
+        notes=(*model.notes, *(f"clamp {f.node!r} folded into {f.into!r}" for f in stages.folded)),
     )
 
 
@@ -107,16 +108,28 @@ def compile_stages(model: Model, config: TpuV1Config) -> Compiled:
     UserError
         The graph needs more rows than the buffer has whatever goes to the host.
     """
-    graph = model.module.clone()
+    copies: dict[SSAValue, SSAValue] = {}
+    graph = model.module.clone(copies)
     folded = fold_clamp(graph)
+    names = _names(model.module, copies, folded)
     decisions = Decisions(config)
     while True:
         try:
-            return replace(_compile(model, graph, decisions), folded=tuple(folded))
+            return replace(_compile(model, graph, names, decisions), folded=tuple(folded))
         except DoesNotFit as problem:
             if problem.node in decisions.forced:
                 raise UserError(f"{model.source}: {problem}") from None
             decisions.forced[problem.node] = _does_not_fit(problem)
+
+
+def _names(
+    module: ModuleOp, copies: Mapping[SSAValue, SSAValue], folded: Sequence[Folded]
+) -> dict[SSAValue, str]:
+    """Names in the graph of the model, so that golden's trace has every value under the same."""
+    names = {copies[value]: name for value, name in ssa_names(module).items()}
+    for fold in folded:
+        names[fold.by] = names.pop(fold.result)
+    return names
 
 
 def _does_not_fit(problem: DoesNotFit) -> Violation:
@@ -127,10 +140,11 @@ def _does_not_fit(problem: DoesNotFit) -> Violation:
     )
 
 
-def _compile(model: Model, graph: ModuleOp, decisions: Decisions) -> Compiled:
+def _compile(
+    model: Model, graph: ModuleOp, names: Mapping[SSAValue, str], decisions: Decisions
+) -> Compiled:
     config = decisions.config
     parts = partition(graph, decisions.source)
-    names = ssa_names(graph)
     constants = Constants(config)
     fusions, tiles, borders = [], [], []
     for segment in (s for s in parts.segments if s.on_npu):
@@ -157,6 +171,7 @@ def _compile(model: Model, graph: ModuleOp, decisions: Decisions) -> Compiled:
         memory=memory.with_programs([len(list(p.instructions)) for p in programs]),
         decisions=decisions,
         folded=(),
+        names=names,
     )
 
 
@@ -166,7 +181,7 @@ def _schedule(config: TpuV1Config, program: tpu.ProgramOp) -> tpu.ProgramOp:
     return program
 
 
-def _border(segment: Segment, names: dict[SSAValue, str], first_slot: int) -> Border:
+def _border(segment: Segment, names: Mapping[SSAValue, str], first_slot: int) -> Border:
     crossing = dict.fromkeys((*segment.inputs, *segment.outputs))
     return Border(
         inputs=segment.inputs,
@@ -176,7 +191,9 @@ def _border(segment: Segment, names: dict[SSAValue, str], first_slot: int) -> Bo
     )
 
 
-def _segments(stages: Compiled, names: dict[SSAValue, str]) -> tuple[NpuSegment | HostSegment, ...]:
+def _segments(
+    stages: Compiled, names: Mapping[SSAValue, str]
+) -> tuple[NpuSegment | HostSegment, ...]:
     found: list[NpuSegment | HostSegment] = []
     index = 0
     for number, segment in enumerate(stages.parts.segments):
@@ -202,14 +219,14 @@ def _reasons(stages: Compiled) -> list[Placement]:
         cycles.update(fusion.cycles)
         fused.update(fusion.fused)
     found = placements(stages.parts, stages.decisions, cycles, fused)
-    for node, into in stages.folded:
+    for fold in stages.folded:
         found.append(
             Placement(
-                node=node,
+                node=fold.node,
                 op="graph.clamp",
                 placed="npu",
                 rule="fused",
-                attribute=f"done by node {into!r}",
+                attribute=f"done by node {fold.into!r}",
                 remedy="",
                 fallback=False,
                 estimated_cycles=0,
