@@ -143,7 +143,7 @@ class FullyConnectedOp(LinearOp):
         *,
         node: str,
         clamp: Ints = (-128, 127),
-        scheme: RequantScheme = RequantScheme.TFLITE_Q31_SINGLE,
+        scheme: RequantScheme = RequantScheme.TFLITE_Q31_AWAY,
     ) -> None:
         super().__init__(
             operands=[input, weight, bias],

@@ -126,6 +126,22 @@ def test_fully_connected_equals_litert(
     assert op.effective_scales.shape == (count,)
 
 
+def test_fully_connected_equals_litert_at_ties_of_both_signs(
+    tflite_builder: Any, tmp_path: Path, litert: Any
+) -> None:
+    """The factor from accumulator to code is 1/2, so every odd accumulator is a tie."""
+    b = tflite_builder
+    x = b.tensor("x", (256, 1), 0.5, 0)
+    w = b.tensor("w", (1, 1), 0.25, 0, np.ones((1, 1), np.int8))
+    y = b.tensor("y", (256, 1), 0.25, 0)
+    b.op("FULLY_CONNECTED", [x, w, -1], [y], schema.FullyConnectedOptionsT())
+    content = b.build([x], [y])
+    codes = np.arange(-128, 128).astype(np.int8).reshape(256, 1)
+    (got,) = run_all(load_bytes(content, tmp_path), [[codes]])[0]
+    assert np.array_equal(got, litert(content, [[codes]])[0][0])
+    assert got[128 - 3, 0] == -2
+
+
 def test_pool_relu_reshape_softmax_chain_equals_litert(
     tflite_builder: Any, tmp_path: Path, litert: Any
 ) -> None:
