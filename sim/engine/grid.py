@@ -6,7 +6,7 @@ must run before it; where that is circular, the elements are copied before any g
 that come from scalar logic are written element by element.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from npulse.hw.grid import Edge, Flow
@@ -213,13 +213,16 @@ class GridEmitter:
         arguments = self.rows.cycle_row(self.module, name)
         body = Body(self.module)
         self._open(body)
-        self._walk(body, lambda row: self._call_row(body, name, arguments, row))
-        if self.plan.parity >= 0:
-            flipped = body.op(f"xor i64 {self.parity}, 1")
-            body.do(f"store i64 {flipped}, ptr {body.address('%s', self.plan.parity)}, align 8")
+        self._for_parity(body, lambda: self._cycle(body, name, arguments))
         body.do(f"call void @show{self.number}(ptr %s, ptr %m)")
         self._close(body, f"grid{self.number}", "internal ")
         self._emit_show()
+
+    def _cycle(self, body: Body, name: str, arguments: list[str]) -> None:
+        self._walk(body, lambda row: self._call_row(body, name, arguments, row))
+        if self.plan.parity >= 0:
+            at = body.address("%s", self.plan.parity)
+            body.do(f"store i64 {1 - self.odd}, ptr {at}, align 8")
 
     def _close(self, body: Body, name: str, linkage: str) -> None:
         lines = "\n".join(body.lines)
@@ -229,51 +232,79 @@ class GridEmitter:
         )
 
     def _open(self, body: Body) -> None:
-        """Load the parity and the pointers of memories."""
-        self.parity = "0"
-        self.odd = ""
-        if self.plan.parity >= 0:
-            at = body.address("%s", self.plan.parity)
-            self.parity = body.op(f"load i64, ptr {at}, align 8")
-            self.odd = body.op(f"icmp ne i64 {self.parity}, 0")
+        """Load the pointers of memories."""
+        self.odd = 0
+        self.first = True
         self.memories = {}
         for index, (number, _) in self.plan.memories.items():
             slot = body.address("%m", 8 * number)
             self.memories[index] = body.op(f"load ptr, ptr {slot}, align 8")
 
-    def _walk(self, body: Body, emit) -> None:  # type: ignore[no-untyped-def]
-        """Emit a loop over the rows, last one first, so that flows move in place."""
-        if self.plan.rows == 1:
-            emit("0")
+    def _for_parity(self, body: Body, emit: Callable[[], None]) -> None:
+        """Emit for both values of the parity, so that every address is a constant from its row."""
+        if self.plan.parity < 0:
+            emit()
             return
-        body.count += 1
-        n = body.count
-        body.do(f"br label %pre{n}")
-        body.block(f"pre{n}")
-        body.do(f"br label %loop{n}")
-        body.block(f"loop{n}")
-        body.do(f"%r{n} = phi i64 [ {self.plan.rows - 1}, %pre{n} ], [ %s{n}, %latch{n} ]")
-        emit(f"%r{n}")
-        body.do(f"br label %latch{n}")
-        body.block(f"latch{n}")
-        body.do(f"%s{n} = sub nsw i64 %r{n}, 1")
-        body.do(f"%e{n} = icmp eq i64 %r{n}, 0")
-        body.do(f"br i1 %e{n}, label %done{n}, label %loop{n}")
-        body.block(f"done{n}")
+        at = body.address("%s", self.plan.parity)
+        parity = body.op(f"load i64, ptr {at}, align 8")
+        odd = body.op(f"icmp ne i64 {parity}, 0")
+        labels = [body.label("even"), body.label("odd")]
+        after = body.label("both")
+        body.do(f"br i1 {odd}, label %{labels[1]}, label %{labels[0]}")
+        for self.odd, label in enumerate(labels):
+            body.block(label)
+            emit()
+            body.do(f"br label %{after}")
+        body.block(after)
+
+    def _walk(self, body: Body, emit: Callable[[str], None]) -> None:
+        """Emit a loop over the rows, last one first, so that flows move in place.
+
+        Row 0 of a matrix is apart: its neighbours are the edge.
+        """
+        stop = 1 if self.last == 1 else 0
+        if self.plan.rows > 1:
+            body.count += 1
+            n = body.count
+            body.do(f"br label %pre{n}")
+            body.block(f"pre{n}")
+            body.do(f"br label %loop{n}")
+            body.block(f"loop{n}")
+            body.do(f"%r{n} = phi i64 [ {self.plan.rows - 1}, %pre{n} ], [ %s{n}, %latch{n} ]")
+            self.first = False
+            self._row(body, f"%r{n}", emit)
+            body.do(f"br label %latch{n}")
+            body.block(f"latch{n}")
+            body.do(f"%s{n} = sub nsw i64 %r{n}, 1")
+            body.do(f"%e{n} = icmp eq i64 %r{n}, {stop}")
+            body.do(f"br i1 %e{n}, label %done{n}, label %loop{n}")
+            body.block(f"done{n}")
+        if self.plan.rows == 1 or stop:
+            self.first = True
+            self._row(body, "0", emit)
+
+    def _row(self, body: Body, row: str, emit: Callable[[str], None]) -> None:
+        """Emit one row, with the pointer from which its registers are constants."""
+        self.base = "%s"
+        if row != "0":
+            offset = body.op(f"mul i64 {row}, {self.plan.pitch}")
+            self.base = body.op(f"getelementptr i8, ptr %s, i64 {offset}")
+        emit(row)
 
     # Pointers of one row
 
-    def _row_pointer(self, body: Body, array: Array, row: str, *, following: bool = False) -> str:
-        """Pointer to column 0 of a row; `following` takes the copy that is being written."""
+    def _row_pointer(self, body: Body, array: Array, row: str) -> str:
+        """Pointer to element 0 of a row of an array that is not a register's."""
         pointer = body.address("%s", array.base)
-        if array.other:
-            moved = body.op(f"getelementptr i8, ptr {pointer}, i64 {array.other}")
-            first, second = (pointer, moved) if following else (moved, pointer)
-            pointer = body.op(f"select i1 {self.odd}, ptr {first}, ptr {second}")
         if row == "0":
             return pointer
         offset = body.op(f"mul i64 {row}, {array.pitch}")
         return body.op(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def _register(self, body: Body, array: Array, *, next_copy: bool = False, back: int = 0) -> str:
+        """Pointer to column 0 of a register in this row, or `back` bytes before."""
+        copy = array.other if self.odd != next_copy else 0
+        return body.address(self.base, array.base + copy - back)
 
     def _coordinate(self, body: Body, row: str, axis: int) -> str:
         """Index along an outer axis of the cells of a row."""
@@ -302,32 +333,30 @@ class GridEmitter:
             return edge
         array = self.plan.registers[self.plan.info.flows[port[:-2]]]
         if role.axis == self.last:
-            return self._enter(body, edge, array, row)
+            return self._enter(body, edge, array)
         if self.plan.shape[role.axis] == 1:
             return edge
-        inner = prod(self.plan.shape[role.axis + 1 : -1])
-        above = body.op(f"sub i64 {row}, {inner}")
-        neighbour = self._row_pointer(body, array, above)
+        back = self.plan.pitch * prod(self.plan.shape[role.axis + 1 : -1])
+        if self.last == 1:
+            return edge if self.first else self._register(body, array, back=back)
+        neighbour = self._register(body, array, back=back)
         first = body.op(f"icmp eq i64 {self._coordinate(body, row, role.axis)}, 0")
         return body.op(f"select i1 {first}, ptr {edge}, ptr {neighbour}")
 
-    def _enter(self, body: Body, edge: str, array: Array, row: str) -> str:
+    def _enter(self, body: Body, edge: str, array: Array) -> str:
         """Put the edge value into column -1, and return the pointer to that column."""
-        current = self._row_pointer(body, array, row)
-        left = body.op(f"getelementptr i8, ptr {current}, i64 -{array.size}")
-        bits = 8 * array.size
-        value = body.op(f"load i{bits}, ptr {edge}, align {min(array.size, 8)}")
-        body.do(f"store i{bits} {value}, ptr {left}, align {min(array.size, 8)}")
+        left = self._register(body, array, back=array.size)
+        bits, step = 8 * array.size, min(array.size, 8)
+        value = body.op(f"load i{bits}, ptr {edge}, align {step}")
+        body.do(f"store i{bits} {value}, ptr {left}, align {step}")
         return left
 
     def _pointer(self, body: Body, argument: str, row: str) -> str:
         kind, rest = argument[0], argument[1:]
         if kind == "i":
             return self._input_pointer(body, rest[1:], row)
-        if kind == "q":
-            return self._row_pointer(body, self.plan.registers[int(rest)], row)
-        if kind == "n":
-            return self._row_pointer(body, self.plan.registers[int(rest)], row, following=True)
+        if kind in "qn":
+            return self._register(body, self.plan.registers[int(rest)], next_copy=kind == "n")
         if kind == "m":
             array = self.plan.memories[int(rest)][1]
             if row == "0":
@@ -346,19 +375,25 @@ class GridEmitter:
     def _emit_show(self) -> None:
         body = Body(self.module)
         self._open(body)
-        for port in self.plan.computed:
-            if self.plan.outputs[port].width:
-                self._show(body, port)
+        shown = [port for port in self.plan.computed if self.plan.outputs[port].width]
+        walks = [self._show(port) for port in shown]
+
+        def emit() -> None:
+            for walk in walks:
+                walk(body)
+
+        self._for_parity(body, emit)
         self._close(body, f"show{self.number}", "")
 
-    def _show(self, body: Body, port: str) -> None:
+    def _show(self, port: str) -> Callable[[Body], None]:
+        """Emit the function of one row of an output; returns what emits the walk over the rows."""
         role = self.plan.info.role(port)
         axis = role.axis if isinstance(role, (Flow, Edge)) else None
         columns = 1 if axis == self.last else self.plan.columns
         name = f"show{self.number}_{port}"
         arguments = self.rows.output_row(self.module, name, port, columns)
 
-        def emit(row: str) -> None:
+        def emit(body: Body, row: str) -> None:
             if axis is None or axis == self.last or row == "0":
                 self._call_show(body, name, port, arguments, row, axis)
                 return
@@ -371,7 +406,7 @@ class GridEmitter:
             body.do(f"br label %{after}")
             body.block(after)
 
-        self._walk(body, emit)
+        return lambda body: self._walk(body, lambda row: emit(body, row))
 
     def _call_show(
         self, body: Body, name: str, port: str, arguments: list[str], row: str, axis: int | None

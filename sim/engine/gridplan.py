@@ -48,6 +48,10 @@ class GridPlan:
     ----------
     rows, columns : int
         The last axis is the columns.
+    pitch : int
+        Bytes from the registers of one row to those of the next.
+    parity : int
+        Offset of the word that says which copy of the moving registers is current; -1 without.
     registers : dict of int to Array
         Registers and synchronous read ports, by cell of the cell's netlist.
     inputs : dict of str to Array
@@ -68,6 +72,7 @@ class GridPlan:
     key: str
     rows: int = 1
     columns: int = 1
+    pitch: int = 0
     parity: int = -1
     registers: dict[int, Array] = field(default_factory=dict)
     inputs: dict[str, Array] = field(default_factory=dict)
@@ -100,9 +105,8 @@ class GridPlan:
     def place(self, layout: Layout) -> None:
         """Give a place to registers, outputs, temporaries and memories."""
         moving = {self.info.flows[n] for n, r in self._flows() if r.axis == len(self.shape) - 1}
+        self._place_registers(layout, moving)
         for index, cell in enumerate(self.info.net.cells):
-            if isinstance(cell, (cells.Register, cells.SyncRead)) and cell.width:
-                self.registers[index] = self._array(layout, cell.width, moving=index in moving)
             if isinstance(cell, (cells.SyncRead, cells.WritePort)):
                 for name, width in _operands(cell):
                     self.temps[index, name] = self._row(layout, width)
@@ -119,15 +123,34 @@ class GridPlan:
         roles = self.info.grid.roles.items()
         return [(name, role) for name, role in roles if isinstance(role, Flow)]
 
-    def _array(self, layout: Layout, width: int, *, moving: bool = False) -> Array:
-        """Take an array over all cells; a moving one has a margin for column -1, and a copy."""
+    def _place_registers(self, layout: Layout, moving: set[int]) -> None:
+        """Lay out one record a row, with the arrays of all registers in it.
+
+        A row is then one stream of memory and one pointer, and each array a constant from it.
+        """
+        at = 0
+        for index, cell in enumerate(self.info.net.cells):
+            if isinstance(cell, (cells.Register, cells.SyncRead)) and cell.width:
+                at, array = self._array(at, cell.width, moving=index in moving)
+                self.registers[index] = array
+        self.pitch = align(at, LINE)
+        layout.size = align(layout.size, LINE) + LINE
+        for array in self.registers.values():
+            array.base += layout.size
+            array.pitch = self.pitch
+        layout.size += self.rows * self.pitch
+
+    def _array(self, at: int, width: int, *, moving: bool) -> tuple[int, Array]:
+        """Take a place in the record; a moving array has a margin for column -1, and a copy."""
         size = slot_bytes(width)
-        # The extra line keeps the rows of several arrays off the same cache sets.
-        pitch = align(self.columns * size, LINE) + (LINE if self.rows > 1 or moving else 0)
-        layout.size = align(layout.size, LINE)
-        start, total = layout.size, self.rows * pitch + LINE
-        layout.size += total * (2 if moving else 1)
-        return Array(start + LINE, pitch, size, width, total if moving else 0)
+        unit = min(LINE, 1 << (self.columns * size - 1).bit_length())
+        margin = max(unit, size) if moving else 0
+        at = align(at, unit) + margin
+        end = at + self.columns * size
+        if not moving:
+            return end, Array(at, 0, size, width)
+        other = align(end, unit) + margin - at
+        return at + other + self.columns * size, Array(at, 0, size, width, other)
 
     def _row(self, layout: Layout, width: int) -> Array:
         size = slot_bytes(max(width, 1))

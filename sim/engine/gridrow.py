@@ -20,6 +20,8 @@ __all__ = ["INLINE_COLUMNS", "RowEmitter"]
 
 #: Rows up to here are inlined into the loop over rows: the call would cost more than it hides.
 INLINE_COLUMNS = 64
+#: Bytes of a vector register; 32 also measures well where the machine has 64.
+VECTOR_BYTES = 32
 
 
 class RowEmitter(Emitter):
@@ -106,8 +108,11 @@ class RowEmitter(Emitter):
 
     # Loops
 
-    def loop(self, count: int, emit: Callable[[], None]) -> None:
-        """Emit `emit` for each column; what it names does not outlive it."""
+    def loop(self, count: int, emit: Callable[[], None], lanes: int = 0) -> None:
+        """Emit `emit` for each column; what it names does not outlive it.
+
+        With `lanes`, have the loop vectorised by that many elements.
+        """
         body = self.body
         body.count += 1
         n = body.count
@@ -127,14 +132,15 @@ class RowEmitter(Emitter):
         body.block(f"latch{n}")
         body.do(f"%d{n} = add nuw nsw i64 %c{n}, 1")
         body.do(f"%e{n} = icmp eq i64 %d{n}, {count}")
-        body.do(f"br i1 %e{n}, label %done{n}, label %loop{n}")
+        hint = body.module.lanes_hint(lanes) if lanes > 1 else ""
+        body.do(f"br i1 %e{n}, label %done{n}, label %loop{n}{hint}")
         body.block(f"done{n}")
 
     def cycle_row(self, module: ModuleText, name: str) -> list[str]:
         """Emit the function of one cycle of one row; returns its arguments."""
         body = self.begin(module)
         self._emit_uniform()
-        self.loop(self.plan.columns, self._logic)
+        self.loop(self.plan.columns, self._logic, self._lanes())
         for index, cell in enumerate(self.cells):
             if isinstance(cell, cells.SyncRead) and cell.width:
                 self.loop(self.plan.columns, lambda i=index, c=cell: self._read(i, c))
@@ -169,6 +175,12 @@ class RowEmitter(Emitter):
             f"define internal void @{name}({text}) {hint} {{\nentry:\n{lines}\n  ret void\n}}"
         )
         return arguments
+
+    def _lanes(self) -> int:
+        """Elements at once: as many of the narrowest as fill a vector, if there are that many."""
+        sizes = [array.size for array in self.plan.registers.values()]
+        most = VECTOR_BYTES // min(sizes, default=8)
+        return 1 << min(most, self.plan.columns).bit_length() - 1
 
     def _emit_uniform(self) -> None:
         """Emit what is the same in all columns, before the loops."""

@@ -133,7 +133,7 @@ class Emitter:
         if not value:
             return "0"
         head, last = value[:-1], value[-1]
-        if last.repeat and _top_bit(head) == (last.cell, last.lo):
+        if (last.repeat or last.width == 1) and _top_bit(head) == (last.cell, last.lo):
             low = value_width(head)
             return self.body.resize(self.value(head), low, low + last.width, signed=True)
         return self.join([(self.of_run(run), run.width) for run in value])

@@ -14,6 +14,7 @@ class ModuleText:
         self.declared: dict[str, None] = {}
         self.helpers: dict[str, str] = {}
         self.ranges: dict[tuple[int, int], int] = {}
+        self.widths: dict[int, int] = {}
 
     def declare(self, line: str) -> None:
         """Add a declaration once."""
@@ -24,12 +25,24 @@ class ModuleText:
         index = self.ranges.setdefault((bits, width), len(self.ranges))
         return f", !range !{index}"
 
+    def lanes_hint(self, lanes: int) -> str:
+        """Metadata of a loop's back edge: vectorise with `lanes` elements at once.
+
+        LLVM sizes vectors by the widest type; most of a cell is bytes, which would fill only a
+        quarter of a register.
+        """
+        index = self.widths.setdefault(lanes, 1_000_000 + 2 * len(self.widths))
+        return f", !llvm.loop !{index}"
+
     def text(self) -> str:
         """Return the whole module."""
         metadata = [
             f"!{index} = !{{i{bits} 0, i{bits} {1 << width}}}"
             for (bits, width), index in self.ranges.items()
         ]
+        for lanes, index in self.widths.items():
+            width = f'!{{!"llvm.loop.vectorize.width", i32 {lanes}}}'
+            metadata += [f"!{index} = distinct !{{!{index}, !{index + 1}}}", f"!{index + 1} = {width}"]
         parts = [*self.declared, *self.helpers.values(), *self.functions, *metadata]
         return "\n".join(parts) + "\n"
 
