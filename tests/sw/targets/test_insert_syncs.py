@@ -1,6 +1,5 @@
 """Order through the unified buffer: Syncs and reads hoisted over them, in text."""
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 
