@@ -58,6 +58,7 @@ class Compiled:
     tiles: tuple[tile.ProgramOp, ...]
     programs: tuple[tpu.ProgramOp, ...]
     allocations: tuple[Allocation, ...]
+    constants: Constants
     memory: Memory
     decisions: Decisions
     folded: tuple[Folded, ...]
@@ -168,6 +169,7 @@ def _compile(
         tiles=tuple(tiles),
         programs=tuple(programs),
         allocations=tuple(allocations),
+        constants=constants,
         memory=memory.with_programs([len(list(p.instructions)) for p in programs]),
         decisions=decisions,
         folded=(),
