@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from npulse.sim.engine.build import Built, build
 from npulse.sim.engine.cache import ObjectCache
 from npulse.sim.engine.checks import report_checks
 from npulse.sim.engine.clocks import calendar, refuse_driven_clocks
+from npulse.sim.engine.gridplan import GridPlan
 from npulse.sim.engine.layout import Control
 from npulse.sim.engine.probes import Probes
 from npulse.sim.engine.program import CHUNK
@@ -177,27 +179,65 @@ class Compiled:
         Parameters
         ----------
         name : str, Memory or MemoryData
-            The hierarchical name, or the object.
+            The hierarchical name, or the object. A memory of a grid's cells has the name of the
+            grid and that in the cell: ``"banks.words"``.
 
         Returns
         -------
         (depth,) uint8, uint16, uint32 or uint64, or (depth, bytes) uint8 above 64 bits
-            Bits as stored, also for signed shapes. Writing to it writes the memory.
+            Bits as stored, also for signed shapes. Writing to it writes the memory. For a grid,
+            its shape follows the depth: ``(depth, *shape)``.
         """
         self._dirty = True  # the caller may write
-        return self.state.rows(self._memory_cell(name))
-
-    def _memory_cell(self, name: Any) -> int:
         if isinstance(name, str):
             if name in self.netlist.memories:
-                return self.netlist.memories[name]
-            raise KeyError(
-                f"memory must be one of {sorted(self.netlist.memories)}, not {name!r}"
-            )
+                return self.state.rows(self.netlist.memories[name])
+            if name in self._grid_memories:
+                plan, index = self._grid_memories[name]
+                return plan.memory_view(self.state.buffers[plan.memories[index][0]], index)
+            known = sorted([*self.netlist.memories, *self._grid_memories])
+            raise KeyError(f"memory must be one of {known}, not {name!r}")
         data = getattr(name, "data", name)
         if id(data) not in self.netlist.memory_data:
             raise KeyError(f"memory {name!r} is not in the design")
-        return self.netlist.memory_data[id(data)]
+        return self.state.rows(self.netlist.memory_data[id(data)])
+
+    @cached_property
+    def _grid_memories(self) -> dict[str, tuple[GridPlan, int]]:
+        return {
+            ".".join(filter(None, (path, name))): (plan, index)
+            for path, plan in self._grids.items()
+            for name, index in plan.info.net.memories.items()
+        }
+
+    @cached_property
+    def _grids(self) -> dict[str, GridPlan]:
+        plans = self._built.program.grids.plans
+        return {self.netlist.path_of(index): plan for index, plan in plans.items()}
+
+    def registers(self, grid: str) -> dict[str, NDArray[Any]]:
+        """View the registers of all cells of a grid: arrays of the grid's shape, by signal name.
+
+        Parameters
+        ----------
+        grid : str
+            Hierarchical name of the grid; ``""`` if it is the whole design.
+
+        Notes
+        -----
+        A register that flows along the last axis has two copies: take the view again after a step.
+        """
+        if grid not in self._grids:
+            raise KeyError(f"grid must be one of {sorted(self._grids)}, not {grid!r}")
+        plan = self._grids[grid]
+        return {
+            name: plan.view(self.state.block, plan.registers[value[0].cell])
+            for name, signal in plan.info.net.names.items()
+            if (value := plan.info.net.signals[signal])
+            and value[0].cell in plan.registers
+            and len(value) == 1
+            and value[0].width == plan.registers[value[0].cell].width
+        }
 
     # Time
 

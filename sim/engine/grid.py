@@ -146,13 +146,16 @@ class Grids:
         """Emit the stores of those inputs that scalar logic drives."""
         plan = self.plans[index]
         for port in plan.staged:
-            array = plan.inputs[port]
+            array = plan.entry(port) if plan.enters_row(port) else plan.inputs[port]
             if array.width == 0:
                 continue
             for lane, value in enumerate(plan.lane_values(port)):
                 name = effects.emitter.value(value)
                 offset = plan.input_offset(port, lane)
                 effects.body.store(name, "%s", offset, array.size, array.width)
+                if array.other:  # cheaper than to ask which copy is current
+                    offset += array.other
+                    effects.body.store(name, "%s", offset, array.size, array.width)
 
     def emit(self, module: ModuleText, events: int) -> list[str]:
         """Emit the functions of all grids; returns the lines that run them in a cycle."""
@@ -219,6 +222,9 @@ class GridEmitter:
         self._emit_show()
 
     def _cycle(self, body: Body, name: str, arguments: list[str]) -> None:
+        for port in self.plan.inputs:  # joined ones only: scalar logic writes there by itself
+            if self.plan.enters_row(port):
+                self._walk(body, lambda row, port=port: self._enter(body, port, row))
         self._walk(body, lambda row: self._call_row(body, name, arguments, row))
         if self.plan.parity >= 0:
             at = body.address("%s", self.plan.parity)
@@ -328,12 +334,12 @@ class GridEmitter:
 
     def _input_pointer(self, body: Body, port: str, row: str) -> str:
         role = self.plan.info.role(port)
+        if self.plan.enters_row(port):
+            return self._register(body, self.plan.entry(port))
         edge = self._row_pointer(body, self.plan.inputs[port], self._port_row(body, port, row))
         if not isinstance(role, Flow):
             return edge
         array = self.plan.registers[self.plan.info.flows[port[:-2]]]
-        if role.axis == self.last:
-            return self._enter(body, edge, array)
         if self.plan.shape[role.axis] == 1:
             return edge
         back = self.plan.pitch * prod(self.plan.shape[role.axis + 1 : -1])
@@ -343,13 +349,13 @@ class GridEmitter:
         first = body.op(f"icmp eq i64 {self._coordinate(body, row, role.axis)}, 0")
         return body.op(f"select i1 {first}, ptr {edge}, ptr {neighbour}")
 
-    def _enter(self, body: Body, edge: str, array: Array) -> str:
-        """Put the edge value into column -1, and return the pointer to that column."""
-        left = self._register(body, array, back=array.size)
-        bits, step = 8 * array.size, min(array.size, 8)
+    def _enter(self, body: Body, port: str, row: str) -> None:
+        """Copy the edge of another grid into column -1, well before the row is read."""
+        source, target = self.plan.inputs[port], self.plan.entry(port)
+        edge = self._row_pointer(body, source, self._port_row(body, port, row))
+        bits, step = 8 * target.size, min(target.size, 8)
         value = body.op(f"load i{bits}, ptr {edge}, align {step}")
-        body.do(f"store i{bits} {value}, ptr {left}, align {step}")
-        return left
+        body.do(f"store i{bits} {value}, ptr {self._register(body, target)}, align {step}")
 
     def _pointer(self, body: Body, argument: str, row: str) -> str:
         kind, rest = argument[0], argument[1:]
@@ -394,8 +400,10 @@ class GridEmitter:
         arguments = self.rows.output_row(self.module, name, port, columns)
 
         def emit(body: Body, row: str) -> None:
-            if axis is None or axis == self.last or row == "0":
+            if axis is None or axis == self.last or self.plan.shape[axis] == 1:
                 self._call_show(body, name, port, arguments, row, axis)
+                return
+            if row == "0":
                 return
             at = self._coordinate(body, row, axis)
             last = body.op(f"icmp eq i64 {at}, {self.plan.shape[axis] - 1}")

@@ -235,6 +235,9 @@ class GridPlan:
 
     def stage(self, layout: Layout, port: str, value: Value) -> None:
         """Give an input an array of its own, that scalar logic fills."""
+        self.staged[port] = value
+        if self.enters_row(port):
+            return
         lanes = self.lanes_of(port)
         width = value_width(value) // lanes
         size = slot_bytes(max(width, 1))
@@ -245,10 +248,21 @@ class GridPlan:
             rows, pitch = lanes, size
         self.inputs[port] = Array(layout.size, pitch, size, width)
         layout.size = align(layout.size + rows * pitch, LINE)
-        self.staged[port] = value
+
+    def enters_row(self, port: str) -> bool:
+        """Whether a flow enters the rows there: it is then written into column -1."""
+        role = self.info.role(port)
+        return isinstance(role, Flow) and role.axis == len(self.shape) - 1
+
+    def entry(self, port: str) -> Array:
+        """Column -1 of the register behind a flow that enters the rows."""
+        array = self.registers[self.info.flows[port[:-2]]]
+        return Array(array.base - array.size, array.pitch, array.size, array.width, array.other)
 
     def input_offset(self, port: str, lane: int) -> int:
         """Byte offset in the block of one element of a staged input."""
+        if self.enters_row(port):
+            return self.entry(port).at(lane, 0)
         array = self.inputs[port]
         if len(self.shape) - 1 in self.axes_of(port):
             return array.at(lane // self.columns, lane % self.columns)

@@ -63,9 +63,9 @@ class RowEmitter(Emitter):
         if index in self.plan.registers:
             return self._load_element(self.argument(f"q{index}"), self.plan.registers[index])
         port = self.ports.get(unit)
-        if port is None or port not in self.plan.inputs:
+        if port is None or not (port in self.plan.inputs or port in self.plan.staged):
             return self._unconnected(unit)
-        array = self.plan.inputs[port]
+        array = self.plan.entry(port) if self.plan.enters_row(port) else self.plan.inputs[port]
         pointer = self.argument(f"i_{port}")
         if self.is_scalar(port):
             return self.body.load(pointer, 0, array.size, array.width)

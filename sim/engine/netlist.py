@@ -57,8 +57,15 @@ class Netlist:
     modules: list[str] = field(default_factory=list)
     ports: dict[str, Value] = field(default_factory=dict)
     domains: dict[str, Any] = field(default_factory=dict)
+    #: Name of the module of each cell, without the top's.
+    paths: list[str] = field(default_factory=list)
     #: Signals that the design drives combinationally: not to be set, even where an alias of state.
     driven: Any = field(default_factory=SignalSet)
+
+    def path_of(self, cell: int) -> str:
+        """Hierarchical name of the module that `cell` lies in; empty for the top."""
+        found = self.cells[cell]
+        return "" if found is None else self.paths[found.module]
 
 
 def prepare(elaboratable: Any, platform: object = None, ports: Any = ()) -> Design:
@@ -139,6 +146,7 @@ class _Reader:
         self._name_memories()
         self._find_driven()
         self.net.modules = [".".join(module.name) for module in self.raw.modules]
+        self.net.paths = [".".join(module.name[1:]) for module in self.raw.modules]
         self.net.domains = dict(self.design.fragment.domains)
         return self.net
 
