@@ -290,3 +290,69 @@ def test_computed_shapes_are_folded(onnx_builder: Any, tmp_path: Path) -> None:
     model = load_bytes(b.build(), tmp_path)
     assert model.outputs[0].shape == (2, 12)
     assert kinds(model) == [ReshapeOp]
+
+
+def product(b: Any, weight: np.ndarray, bias: str = "", **quant: Any) -> str:
+    """Quantised input (3, 5) times a weight of 5 columns, as float tensor ``fc``."""
+    x = b.qdq(b.input("x", (3, 5)), "xq", 0.02, 0, np.int8)
+    w = b.weight("w", weight, 0.01, quant.get("zero", 0))
+    return b.node("Gemm", [x, w, *([bias] if bias else [])], "fc", transB=1)
+
+
+def test_clip_at_a_bound_without_a_code_stays_float(onnx_builder: Any, tmp_path: Path) -> None:
+    b = onnx_builder
+    x = b.qdq(b.input("x", (4, 8)), "xq", 0.5, 0, np.int8)
+    b.output(b.node("Clip", [x, "", b.constant("high", 0.7, np.float32)], "y"))
+    model = assert_within_one_unit(b, tmp_path, 0.01, 23, budget=0)
+    (host,) = [op for op in model.main.body.block.ops if isinstance(op, HostOp)]
+    assert host.why()["rule"] == "clip.bounds"
+
+
+def test_bias_in_a_scale_of_its_own_is_rescaled(onnx_builder: Any, tmp_path: Path) -> None:
+    rng, b = np.random.default_rng(24), onnx_builder
+    bias = b.weight("bias", np.array([100, -90, 70, 127], np.int8), 0.008)
+    b.output(b.qdq(product(b, signed_weights(rng, (4, 5)), bias), "z", 0.02, 0, np.int8))
+    model = assert_within_one_unit(b, tmp_path, 0.02, 25, budget=0.03)
+    assert model.weights["fc_node.bias"].tolist() == [4000, -3600, 2800, 5080]
+
+
+def test_add_behind_a_relu_is_not_a_bias(onnx_builder: Any, tmp_path: Path) -> None:
+    rng, b = np.random.default_rng(26), onnx_builder
+    y = b.node("Relu", [product(b, signed_weights(rng, (4, 5)))], "relu")
+    y = b.node("Add", [y, b.constant("c", [-1, 1, -2, 2], np.float32)], "sum")
+    b.output(b.qdq(y, "z", 0.02, 0, np.int8))
+    model = assert_within_one_unit(b, tmp_path, 0.02, 27)
+    assert FullyConnectedOp not in kinds(model)
+
+
+def test_float_result_that_is_an_output_is_kept(onnx_builder: Any, tmp_path: Path) -> None:
+    rng, b = np.random.default_rng(28), onnx_builder
+    y = product(b, signed_weights(rng, (4, 5)))
+    b.output(y)
+    b.output(b.qdq(y, "z", 0.02, 0, np.int8))
+    model = assert_within_one_unit(b, tmp_path, 0.02, 29)
+    assert [info.name for info in model.outputs] == ["fc", "z"]
+
+
+@pytest.mark.parametrize(("zero", "integer"), [(128, True), (100, False)])
+def test_uint8_weight_is_integer_when_it_fits_int8(
+    zero: int, integer: bool, onnx_builder: Any, tmp_path: Path
+) -> None:
+    rng, b = np.random.default_rng(30), onnx_builder
+    weight = rng.integers(0, 256, (4, 5)).astype(np.uint8)
+    weight[0, 0] = 255
+    b.output(b.qdq(product(b, weight, zero=zero), "z", 0.02, 0, np.int8))
+    model = assert_within_one_unit(b, tmp_path, 0.02, 31)
+    assert (FullyConnectedOp in kinds(model)) == integer
+
+
+def test_codes_read_in_another_scale_than_written(onnx_builder: Any, tmp_path: Path) -> None:
+    """DequantizeLinear decides what codes mean; here it says something else than the writer."""
+    b = onnx_builder
+    written = b.scales("written", 0.02, 0, np.int8)
+    codes = b.node("QuantizeLinear", [b.input("x", (4, 6)), *written], "codes")
+    read = b.scales("read", 0.5, 7, np.int8)
+    b.output(b.node("DequantizeLinear", [codes, *read], "y"))
+    model = assert_within_one_unit(b, tmp_path, 0.5, 32, budget=0)
+    (host,) = [op for op in model.main.body.block.ops if isinstance(op, HostOp)]
+    assert host.why()["rule"] == "dequantize.type"
