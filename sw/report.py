@@ -68,5 +68,5 @@ def summary_lines(executable: Executable) -> list[str]:
         f"layers {len(s.layers)}, instructions {s.instructions}, weights {s.weight_bytes} bytes",
         f"unified buffer: peak {s.sram_peak_rows} of {s.sram_capacity_rows} rows "
         f"({percent:.1f} %), lower bound {s.sram_lower_bound_rows}, {s.row_bytes} bytes a row",
-        f"multiply-adds {s.macs}, estimate {s.estimated_cycles} cycles of the matrix unit",
+        f"multiply-adds {s.macs}, estimate {s.estimated_cycles} cycles",
     ]

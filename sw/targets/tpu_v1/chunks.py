@@ -2,8 +2,9 @@
 
 The closed form of a pass over one weight tile with M streamed rows is
 ``max(M, array.rows, sram_latency + 2)`` cycles, or the cycles in which DRAM brings the tile if
-these are more. So few large chunks are good, and where windows overlap, the rows that two chunks
-both need are computed twice.
+these are more. Meanwhile Activate takes a cycle for each row of each window of the chunk before;
+the slower of the two sets the pace. So few large chunks are good, and where windows overlap, the
+rows that two chunks both need are computed twice.
 """
 
 from collections.abc import Iterator
@@ -76,7 +77,7 @@ def pass_cycles(config: TpuV1Config, rows: int) -> int:
 
 
 def layer_cycles(config: TpuV1Config, geometry: Geometry, chunk: Pair, tiles: int) -> int:
-    """Cycles of one pass over all chunks, of `tiles` weight tiles each.
+    """Cycles of one pass over all chunks, of `tiles` weight tiles each, without fill and drain.
 
     One tile stays in the array for all chunks; more are read again for each.
     """
@@ -85,7 +86,9 @@ def layer_cycles(config: TpuV1Config, geometry: Geometry, chunk: Pair, tiles: in
     for index, part in enumerate(chunks(geometry, chunk)):
         compute = pass_cycles(config, part.rows)
         reads = tiles > 1 or index == 0
-        total += tiles * (max(Fraction(compute), transfer) if reads else compute)
+        matrix = tiles * (max(Fraction(compute), transfer) if reads else Fraction(compute))
+        activate = part.count[0] * part.count[1] * geometry.window[0] * geometry.window[1]
+        total += max(matrix, Fraction(activate))
     return -(-total.numerator // total.denominator)
 
 

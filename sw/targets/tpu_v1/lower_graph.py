@@ -45,7 +45,7 @@ def _pass_tile_counts(config: TpuV1Config, layer: Layer) -> list[int]:
 
 
 def layer_estimate(config: TpuV1Config, layer: Layer) -> int | None:
-    """Cycles of the matrix unit for a layer; None when a window does not fit a chunk."""
+    """Cycles of a layer, without fill and drain; None when a window does not fit a chunk."""
     geometry = geometry_of(layer)
     counts = _pass_tile_counts(config, layer)
     chunk = choose_chunk(config, geometry, max(counts))

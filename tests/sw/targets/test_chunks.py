@@ -81,3 +81,10 @@ def test_cycles_follow_the_closed_form() -> None:
     assert layer_cycles(CONFIG, plain((1, 3)), (1, 3), 1) == 32
     fast = resolve("tpu-v1:sim", ["dram.weight_millibytes_per_cycle=64000"]).config
     assert layer_cycles(fast, plain((1, 3)), (1, 3), 5) == 5 * 8
+
+
+def test_activate_sets_the_pace_of_a_pooling_of_its_own() -> None:
+    # 16 pixels are copied in 32 cycles of transfer, and 4 windows of 9 rows take 36.
+    geometry = Geometry(out=(2, 2), size=(4, 4), window=(3, 3), strides=(1, 1), origin=(0, 0))
+    assert layer_cycles(CONFIG, geometry, (2, 2), 1) == 36
+    assert layer_cycles(CONFIG, geometry, (2, 2), 2) == 64
