@@ -5,7 +5,16 @@ from pathlib import Path
 
 from npulse.sw.errors import UserError
 
-__all__ = ["write_whole"]
+__all__ = ["need_folder", "write_whole"]
+
+
+def need_folder(path: Path) -> None:
+    """Refuse a file whose folder is missing, before work is done whose result would be lost."""
+    if not path.parent.is_dir():
+        raise UserError(
+            f"{path} cannot be written: there is no folder {path.parent}; make it, or name a file "
+            "in a folder that exists"
+        )
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -16,6 +25,7 @@ def write_whole(path: Path, content: bytes) -> None:
     UserError
         The folder is missing, or the file cannot be written; nothing is left behind.
     """
+    need_folder(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_bytes(content)
@@ -23,6 +33,5 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise UserError(
-            f"{path} cannot be written: {error.strerror}; give a file in a folder that exists and "
-            "is yours to write"
+            f"{path} cannot be written: {error.strerror}; give a file that is yours to write"
         ) from None

@@ -108,8 +108,15 @@ def _seal_span(content: bytes) -> tuple[int, int]:
     return 8 + found[0].start(1), 8 + found[0].end(1)
 
 
-def is_image(content: bytes) -> bool:
-    """Tell from its first bytes whether a file sets out to be a safetensors file."""
+def is_image(path: Path) -> bool:
+    """Tell from its first bytes whether a file sets out to be an image."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _starts_as_image(file.read(10))
+
+
+def _starts_as_image(content: bytes) -> bool:
     return content[8:10] == b'{"' and int.from_bytes(content[:8], "little") < 1 << 48
 
 
@@ -170,7 +177,7 @@ def _read(path: Path) -> bytes:
 def _parse_manifest(content: bytes, source: str) -> dict[str, Any]:
     """Manifest after every byte was checked, of this version."""
     remedy = "make it again with npulse compile"
-    if len(content) < 10 or not is_image(content):
+    if not _starts_as_image(content):
         raise UserError(f"{source} is not an npulse image; {remedy}")
     due = 8 + int.from_bytes(content[:8], "little")
     if len(content) < due:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ def read_arrays(path: Path) -> Arrays:
     """
     remedy = "save the arrays with numpy.savez"
     try:
-        loaded = np.load(path, allow_pickle=False)
+        content = path.read_bytes()
+        if not content.startswith((b"\x93NUMPY", b"PK")):
+            raise UserError(f"{path} is neither .npz nor .npy; {remedy}")
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         with loaded:
@@ -37,7 +41,7 @@ def read_arrays(path: Path) -> Arrays:
         raise UserError(f"{path}: no such file; give an .npz or .npy file") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder; give an .npz or .npy file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         text = shorten(" ".join(str(error).split()))
         raise UserError(f"{path} is no whole .npz or .npy file ({text}); {remedy}") from None
 

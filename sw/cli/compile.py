@@ -19,6 +19,7 @@ from npulse.sw.cli.options import (
     screen,
     write_json,
 )
+from npulse.sw.report import summary
 from npulse.sw.targets.executable import Executable
 
 __all__ = ["compile", "executable_report"]
@@ -64,7 +65,7 @@ def executable_report(executable: Executable) -> dict[str, Any]:
             "parameters": asdict(executable.npu.config),
             "digest": executable.npu.config.digest,
         },
-        "compiled": asdict(executable.summary),
+        "compiled": summary(executable),
         "placements": [asdict(placement) for placement in executable.reasons],
         "notes": list(executable.notes),
     }

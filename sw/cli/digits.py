@@ -48,11 +48,11 @@ def accuracy(runtime: Runtime) -> Accuracy:
     real = load_model(models.path("digits_float"))
     name = runtime.executable.inputs[0].name
     right = {"int8": 0, "float32": 0}
-    for image, label in zip(x, labels, strict=True):
+    for image, label in zip(x, labels.tolist(), strict=True):
         feed = {name: image[None]}
         right["int8"] += _digit(runtime.golden(feed)) == label
         right["float32"] += _digit(interpret(real, feed)) == label
-    return Accuracy(len(x), right["int8"], right["float32"])
+    return Accuracy(len(x), **right)
 
 
 def _digit(outputs: dict[str, NDArray[Any]]) -> int:

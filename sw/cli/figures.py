@@ -19,20 +19,27 @@ _MEANINGS = {
     "idle": "no instruction",
 }
 _BAR_WIDTH = 24
+#: Layers that are listed on the screen.
+_LAYERS = 12
 
 
 def compiled_lines(executable: Executable) -> Iterator[str]:
     """Yield layers, instructions, bytes and the placement in SRAM."""
     summary = executable.summary
     host = [p for p in executable.reasons if p.placed == "host"]
-    macs = f"{summary.macs:,} multiply-adds"
-    yield f"[bold]compiled[/] {len(summary.layers)} layers for the NPU, {macs}; {len(host)} on host"
-    for layer in summary.layers:
+    yield (
+        f"[bold]compiled[/] {len(summary.layers)} layers for the NPU; "
+        f"{len(host)} operators stay on the host"
+    )
+    yield f"  {'layer':<18} {'operator':<16} {'multiply-adds':>14} {'tiles':>7} {'instr.':>7}"
+    for layer in summary.layers[:_LAYERS]:
         kind = layer.op.removeprefix("graph.")
         yield (
-            f"  {escape(_short(layer.node)):<18} {kind:<16} {layer.macs:>9,} multiply-adds "
-            f"{layer.tiles:>4} tiles {layer.instructions:>4} instr."
+            f"  {escape(_short(layer.node)):<18} {kind:<16} {layer.macs:>14,} {layer.tiles:>7,} "
+            f"{layer.instructions:>7,}"
         )
+    if len(summary.layers) > _LAYERS:
+        yield f"  and {len(summary.layers) - _LAYERS} layers more; --json has them all"
     peak, bound, capacity = (
         rows * summary.row_bytes
         for rows in (
@@ -42,8 +49,11 @@ def compiled_lines(executable: Executable) -> Iterator[str]:
         )
     )
     yield (
-        f"  {summary.instructions:,} instructions, {summary.weight_bytes:,} weight bytes, "
-        f"SRAM peak {peak:,} of {capacity:,} bytes (bound {bound:,})"
+        f"  {summary.instructions:,} instructions, {summary.weight_bytes:,} weight bytes; "
+        f"SRAM peak {peak:,} of {capacity:,} bytes"
+    )
+    yield (
+        f"  (no placement takes less than {bound:,}); {summary.macs:,} multiply-adds an inference"
     )
     for placement in host:
         if placement.fallback:

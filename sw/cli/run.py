@@ -26,10 +26,11 @@ from npulse.sw.cli.options import (
     write_json,
 )
 from npulse.sw.cli.report import inline_outputs, run_report, totals
-from npulse.sw.driver.devices import ENGINES, open_device
+from npulse.sw.driver.devices import ENGINES, check_engine, open_device
 from npulse.sw.driver.runtime import RunResult, Runtime
 from npulse.sw.driver.verilog import core_verilog, write_verilog
 from npulse.sw.errors import UserError
+from npulse.sw.files import need_folder
 from npulse.sw.targets.executable import Executable
 
 __all__ = ["run"]
@@ -37,7 +38,7 @@ __all__ = ["run"]
 #: Seed of the inputs that are made up when there are none.
 _SEED = 0
 #: Test images of the bundled model that run at RTL.
-_IMAGES = 4
+_IMAGES = 2
 
 ThingArgument = Annotated[
     str,
@@ -100,6 +101,10 @@ def run(
     Without --input the bundled model runs on its test images and any other on random numbers.
     Exit status 1 means that --check found a difference.
     """
+    check_engine(engine)
+    for path in (output, None if json_file in (None, "-") else Path(str(json_file))):
+        if path is not None:
+            need_folder(path)
     job = _job(model, npu_name, overrides, input_file, images)
     console = screen(json_file)
     npu = job.executable.npu
@@ -116,7 +121,10 @@ def run(
         _show_outputs(console, results)
     for line in cycle_lines(total.stats, total.macs, npu.config.peak_macs_per_cycle):
         console.print(line)
-    console.print(f"  {total.runs} runs in {seconds:.1f} s")
+    runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
+    console.print(
+        f"  {runs} in {seconds:.1f} s of {engine}, {total.stats.cycles / seconds:,.0f} cycles/s"
+    )
     _show_check(console, total.checked, total.wrong, results)
     for path in _write(job, report, results, output, keep, json_file):
         console.print(f"written: {path}")
@@ -140,7 +148,7 @@ def _job(
         pictures, _ = digits.images(images)
         name = executable.inputs[0].name
         inputs = [{name: picture[None]} for picture in pictures]
-        origin = f"{len(inputs)} bundled test images"
+        origin = f"bundled test images: {len(inputs)}"
     else:
         inputs = [random_inputs(executable.inputs, _SEED)]
         origin = f"random inputs, seed {_SEED}"
@@ -152,7 +160,7 @@ def _executable(
 ) -> Executable:
     """Executable of an image, or of a model that is compiled now."""
     path = model_path(model)
-    if path.is_file() and image.is_image(path.open("rb").read(10)):
+    if image.is_image(path):
         return _image(path, npu_name, overrides)
     if npu_name is None:
         raise UserError(f"{model}: a model needs --npu, for example --npu tpu-v1:sim")
@@ -176,8 +184,8 @@ def _image(path: Path, npu_name: str | None, overrides: list[str] | None) -> Exe
     npu: Npu = find_npu(npu_name or executable.npu.name, overrides)
     if npu.config.digest != executable.npu.config.digest:
         raise UserError(
-            f"{path} was made for {_named(executable.npu)}, not {_named(npu)}; compile the model "
-            f"for {npu.name}, or leave --npu and --set out"
+            f"{path} was made for {_named(executable.npu)}, not {_named(npu)}; leave --npu and "
+            f"--set out, or compile the model for {_named(npu)}"
         )
     return executable
 
@@ -189,10 +197,7 @@ def _named(npu: Npu) -> str:
 def _run_all(job: Job, engine: str, check: bool) -> tuple[Runtime, list[RunResult], float]:
     """Results of all runs, and the seconds that they took."""
     executable = job.executable
-    try:
-        device = open_device(executable.npu, executable.memory.total_bytes, engine)
-    except ValueError as error:
-        raise UserError(f"{error}; npulse run --help lists the options") from None
+    device = open_device(executable.npu, executable.memory.total_bytes, engine)
     runtime = Runtime(executable, device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     start, results = time.monotonic(), []

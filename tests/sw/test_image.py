@@ -259,12 +259,21 @@ def test_refuses_a_manifest_of_another_shape() -> None:
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "absent" / "m.npulse"
     message = (
-        f"{path} cannot be written: No such file or directory; give a file in a folder that "
-        "exists and is yours to write"
+        f"{path} cannot be written: there is no folder {path.parent}; make it, or name a file in "
+        "a folder that exists"
     )
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         image.save(example(), path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.npulse"
+    path.mkdir()
+    message = f"{path} cannot be written: Is a directory; give a file that is yours to write"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        image.save(example(), path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from npulse.hw.spec.tpu_v1_isa import ISA
 from npulse.sw.driver.device import DeviceError, RunStats
 from npulse.sw.driver.devices import open_device
 from npulse.sw.driver.rtl import RtlDevice
+from npulse.sw.errors import UserError
 
 HALT = ISA.assemble("Halt")
 #: Copies 8 rows of 2 bytes from byte 1024 to the buffer and back to byte 2048.
@@ -112,5 +113,24 @@ def test_refuses_memory_that_is_not_there(device: RtlDevice, address: int, count
 
 
 def test_refuses_an_engine_that_is_not_known() -> None:
-    with pytest.raises(ValueError, match=r"^engine must be one of pysim, not 'verilog'$"):
+    message = "--engine must be one of pysim, compiled, not 'verilog'"
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         open_device(resolve("tpu-v1:sim"), 4096, "verilog")
+
+
+def test_refuses_pysim_for_an_array_that_it_cannot_build() -> None:
+    message = (
+        "multiply-adds a cycle of tpu-v1:silicon must be at most 1024 for engine pysim, which "
+        "builds each cell, not 65536; take a smaller size or --engine compiled"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        open_device(resolve("tpu-v1"), 4096, "pysim")
+
+
+def test_both_engines_take_the_same_cycles(device: RtlDevice) -> None:
+    device.write(1024, DATA)
+    expected = run(device, COPY)
+    compiled = RtlDevice(device.npu, memory_bytes=4096, engine="compiled")
+    compiled.write(1024, DATA)
+    assert run(compiled, COPY) == expected
+    assert compiled.read(0, 4096) == device.read(0, 4096)
