@@ -10,7 +10,7 @@ from typing import Any
 from npulse.sim.engine.access import State
 from npulse.sim.engine.cache import ObjectCache
 from npulse.sim.engine.cells import Value
-from npulse.sim.engine.jit import CompiledModule, compile_text
+from npulse.sim.engine.jit import CompiledModule, Source, compile_sources, compile_text
 from npulse.sim.engine.lower import EnginePlatform
 from npulse.sim.engine.netlist import Netlist, netlist_of, prepare, refuse_cycles
 from npulse.sim.engine.program import CHUNK, Program, plan
@@ -93,12 +93,15 @@ def build(
     except Loop:
         refuse_cycles(design)
         raise
-    text = report.timed("emission", program.cycle_text)
-    loops = bool(program.grids.plans)
-    module = report.timed(
-        "compilation",
-        lambda: compile_text(text, level=3 if loops else level, vectorise=loops, cache=cache),
-    )
+    sources = report.timed("emission", lambda: _sources(program, level))
+    module = report.timed("compilation", lambda: compile_sources(sources, cache))
     report.notes += platform.notes
     report.describe(netlist, module.cached)
     return Built(program, module, report, level, cache)
+
+
+def _sources(program: Program, level: int) -> list[Source]:
+    sources = [Source(program.cycle_text(), level)]
+    if program.grids.plans:
+        sources.insert(0, Source(program.grids.text(), 3, vectorise=True))
+    return sources

@@ -157,16 +157,23 @@ class Grids:
                     offset += array.other
                     effects.body.store(name, "%s", offset, array.size, array.width)
 
-    def emit(self, module: ModuleText, events: int) -> list[str]:
-        """Emit the functions of all grids; returns the lines that run them in a cycle."""
+    def calls(self, module: ModuleText, events: int) -> list[str]:
+        """Lines that run all grids in a cycle; they are declared in `module`."""
         lines = [line for n, copy in enumerate(self.copies) for line in _copy_lines(n, copy)]
         for number, index in enumerate(self.order):
-            GridEmitter(self.plans[index], number, module).emit()
+            module.declare(f"declare void @grid{number}(ptr, ptr)")
             lines += _guarded_call(number, self._cell(index).event, events)
+        return lines
+
+    def text(self) -> str:
+        """Module of the functions of all grids."""
+        module = ModuleText()
+        for number, index in enumerate(self.order):
+            GridEmitter(self.plans[index], number, module).emit()
         shows = [f"  call void @show{number}(ptr %s, ptr %m)" for number in range(len(self.order))]
         text = "\n".join(shows)
         module.functions.append(f"define void @show(ptr %s, ptr %m) {{\n{text}\n  ret void\n}}")
-        return lines
+        return module.text()
 
 
 def _copy_lines(number: int, copy: tuple[Array, Array, int, int]) -> list[str]:
@@ -218,7 +225,7 @@ class GridEmitter:
         self._open(body)
         self._for_parity(body, lambda: self._cycle(body, name, arguments))
         body.do(f"call void @show{self.number}(ptr %s, ptr %m)")
-        self._close(body, f"grid{self.number}", "internal ")
+        self._close(body, f"grid{self.number}")
         self._emit_show()
 
     def _cycle(self, body: Body, name: str, arguments: list[str]) -> None:
@@ -230,10 +237,10 @@ class GridEmitter:
             at = body.address("%s", self.plan.parity)
             body.do(f"store i64 {1 - self.odd}, ptr {at}, align 8")
 
-    def _close(self, body: Body, name: str, linkage: str) -> None:
+    def _close(self, body: Body, name: str) -> None:
         lines = "\n".join(body.lines)
         self.module.functions.append(
-            f"define {linkage}void @{name}(ptr noalias %s, ptr noalias %m) noinline {{\n"
+            f"define void @{name}(ptr noalias %s, ptr noalias %m) noinline {{\n"
             f"entry:\n{lines}\n  ret void\n}}"
         )
 
@@ -389,7 +396,7 @@ class GridEmitter:
                 walk(body)
 
         self._for_parity(body, emit)
-        self._close(body, f"show{self.number}", "")
+        self._close(body, f"show{self.number}")
 
     def _show(self, port: str) -> Callable[[Body], None]:
         """Emit the function of one row of an output; returns what emits the walk over the rows."""

@@ -177,10 +177,16 @@ class RowEmitter(Emitter):
         return arguments
 
     def _lanes(self) -> int:
-        """Elements at once: as many of the narrowest as fill a vector, if there are that many."""
-        sizes = [array.size for array in self.plan.registers.values()]
-        most = VECTOR_BYTES // min(sizes, default=8)
-        return 1 << min(most, self.plan.columns).bit_length() - 1
+        """Elements at once: as many of the widest as fill two vectors, measured best; 0 if wide."""
+        widths = [array.width for array in self.plan.registers.values()]
+        for cell in self.cells:
+            if isinstance(cell, cells.Operator) and cell.op in ("+", "-", "*"):
+                widths.append(cell.width)
+        widest = slot_bytes(max(widths, default=1))
+        if widest > 8:
+            return 0
+        most = min(VECTOR_BYTES, 2 * VECTOR_BYTES // widest, self.plan.columns)
+        return 1 << most.bit_length() - 1
 
     def _emit_uniform(self) -> None:
         """Emit what is the same in all columns, before the loops."""

@@ -1,15 +1,16 @@
 """LLVM IR text to native functions through llvmlite, with the objects cached on disk."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
 from npulse.sim.engine.cache import ObjectCache, default_cache
 
-__all__ = ["CompiledModule", "compile_text", "host_key"]
+__all__ = ["CompiledModule", "Source", "compile_sources", "compile_text", "host_key", "optimised"]
 
 
 @cache
@@ -56,24 +57,45 @@ class CompiledModule:
         return int(self.engine.get_function_address(name))
 
 
-def compile_text(
-    text: str, *, level: int = 1, vectorise: bool = False, cache: ObjectCache | None = None
+class Source(NamedTuple):
+    """Text of one module and how to compile it.
+
+    `level` is 0 to 3: 1 suits control logic, 3 with `vectorise` the loops of grids.
+    """
+
+    text: str
+    level: int = 1
+    vectorise: bool = False
+
+
+def compile_text(text: str, *, level: int = 1, cache: ObjectCache | None = None) -> CompiledModule:
+    """Compile one module for this machine, or load it from the cache."""
+    return compile_sources([Source(text, level)], cache)
+
+
+def compile_sources(
+    sources: Sequence[Source], cache: ObjectCache | None = None, *, fresh: bool = False
 ) -> CompiledModule:
-    """Compile a module for this machine, or load it from the cache.
+    """Compile modules that call each other and link them.
 
     Parameters
     ----------
-    level : int
-        0 to 3. 1 suits control logic; 3 with `vectorise` suits the loops of grids.
+    cache : ObjectCache, optional
+        The user's by default.
+    fresh : bool
+        Compile even what is in the cache.
     """
-    cache = default_cache() if cache is None else cache
-    key = cache.key(f"{host_key()}; level {level} {vectorise}", text)
-    found = cache.load(key)
-    if found is None:
-        found = object_code(text, level=level, vectorise=vectorise)
-        cache.store(key, found)
-        return CompiledModule(_link(found, level), cached=False)
-    return CompiledModule(_link(found, level), cached=True)
+    store = default_cache() if cache is None else cache
+    objects, cached = [], True
+    for source in sources:
+        key = store.key(f"{host_key()}; level {source.level} {source.vectorise}", source.text)
+        found = None if fresh else store.load(key)
+        if found is None:
+            found = object_code(source)
+            store.store(key, found)
+            cached = False
+        objects.append(found)
+    return CompiledModule(_link(objects), cached)
 
 
 def optimised(text: str, *, level: int = 3, vectorise: bool = True) -> str:
@@ -81,10 +103,11 @@ def optimised(text: str, *, level: int = 3, vectorise: bool = True) -> str:
     return str(_optimise(text, _machine(level), level, vectorise))
 
 
-def object_code(text: str, *, level: int, vectorise: bool) -> bytes:
+def object_code(source: Source) -> bytes:
     """Run the passes and the code generator."""
-    machine = _machine(level)
-    return bytes(machine.emit_object(_optimise(text, machine, level, vectorise)))
+    machine = _machine(source.level)
+    module = _optimise(source.text, machine, source.level, source.vectorise)
+    return bytes(machine.emit_object(module))
 
 
 def _optimise(text: str, machine: Any, level: int, vectorise: bool) -> Any:
@@ -101,9 +124,10 @@ def _optimise(text: str, machine: Any, level: int, vectorise: bool) -> Any:
     return module
 
 
-def _link(code: bytes, level: int) -> Any:
+def _link(objects: Sequence[bytes]) -> Any:
     empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, _machine(level))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine = llvm.create_mcjit_compiler(empty, _machine(1))
+    for code in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine

@@ -128,7 +128,7 @@ class Program:
     def _cycle(self, module: ModuleText, names: list[str]) -> str:
         lines = [f"  call void @{name}(ptr %s, ptr %m, i64 %mask)" for name in names]
         # Grids before the registers move: they read values from before the edge.
-        lines += self.grids.emit(module, len(self.netlist.events)) if self.grids.plans else []
+        lines += self.grids.calls(module, len(self.netlist.events))
         module.declare(
             "declare void @llvm.memcpy.p0.p0.i64(ptr noalias writeonly, ptr noalias readonly, i64, i1)"
         )
