@@ -78,7 +78,7 @@ class DramConfig:
     host_millibytes_per_cycle: int = 21000  #: ISCA17: 14 GiB/s at 700 MHz.
 
     def __post_init__(self) -> None:
-        within("dram.latency_cycles", self.latency_cycles, 1, 1000, "cycles")
+        within("dram.latency_cycles", self.latency_cycles, 2, 1000, "cycles")
         within("dram.weight_millibytes_per_cycle", self.weight_millibytes_per_cycle, 1, 1 << 20)
         within("dram.host_millibytes_per_cycle", self.host_millibytes_per_cycle, 1, 1 << 20)
 

@@ -191,7 +191,7 @@ class TpuV1Core(wiring.Component):
         m.submodules.array = grid = weight_stationary_array(
             rows=array.rows, cols=array.cols, multiplier_latency=array.multiplier_latency
         )
-        m.submodules.accumulators = sums = accumulator_lanes(
+        m.submodules.accumulators = self.accumulators = sums = accumulator_lanes(
             cols=array.cols,
             half_rows=config.half_rows,
             psum_width=psum_width(array.rows),
