@@ -17,6 +17,7 @@ from npulse.sim.engine.program import CHUNK, Program, plan
 from npulse.sim.engine.report import Report
 from npulse.sim.engine.schedule import Loop
 from npulse.sim.engine.sample import until_text
+from npulse.sim.engine.simplify import simplify
 
 __all__ = ["Built", "build"]
 
@@ -89,6 +90,7 @@ def build(
     known = {**platform.grids, **(grids or {})}
     netlist: Netlist = report.timed("netlist", lambda: netlist_of(design, known))
     try:
+        report.timed("simplification", lambda: simplify(netlist))
         program = report.timed("schedule", lambda: plan(netlist, chunk, eager_checks=eager_checks))
     except Loop:
         refuse_cycles(design)

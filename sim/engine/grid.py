@@ -74,7 +74,10 @@ class Grids:
                 continue
             lanes = lanes_of_value(value, plan.lanes_of(port), value_width(value) // plan.lanes_of(port))
             joined = self._joined(plan, port, lanes)
-            if joined is None:
+            if all(run.cell == CONST for run in value):
+                plan.stage(self.layout, port, value)
+                plan.constants[port] = plan.staged.pop(port)
+            elif joined is None:
                 plan.stage(self.layout, port, value)
             else:
                 plan.inputs[port], plan.bound[port] = joined
@@ -86,7 +89,8 @@ class Grids:
             if len(lane) != 1 or lane[0].cell == CONST or lane[0].repeat:
                 return None
             run = lane[0]
-            if not isinstance(self.cells[run.cell], cells.GridCell) or source not in (-1, run.cell):
+            kinds = (cells.GridCell, cells.Input)
+            if not isinstance(self.cells[run.cell], kinds) or source not in (-1, run.cell):
                 return None
             found = self.layout.units.of_run(run)
             if len(found) != 1 or self.layout.units.width[found[0]] != run.width:
@@ -229,7 +233,7 @@ class GridEmitter:
         self._emit_show()
 
     def _cycle(self, body: Body, name: str, arguments: list[str]) -> None:
-        for port in self.plan.inputs:  # joined ones only: scalar logic writes there by itself
+        for port in self.plan.inputs:  # joined ones only: others are written there by themselves
             if self.plan.enters_row(port):
                 self._walk(body, lambda row, port=port: self._enter(body, port, row))
         self._walk(body, lambda row: self._call_row(body, name, arguments, row))

@@ -16,6 +16,7 @@ from npulse.sim.engine import cells
 from npulse.sim.engine.cells import Run
 from npulse.sim.engine.netlist import Netlist, Unsupported, netlist_of
 from npulse.sim.engine.schedule import Cut, Units, sinks_of
+from npulse.sim.engine.simplify import simplify
 
 __all__ = ["CellInfo", "read_cell"]
 
@@ -77,6 +78,7 @@ def read_cell(grid: Grid) -> CellInfo:
     cell = grid.cell()
     design = Fragment.get(cell, None).prepare()
     net = netlist_of(design)
+    simplify(net)
     names = list(design.fragment.domains)
     units, order = _settle(net)
     info = CellInfo(grid, net, units, order, names[0] if names else None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from npulse.hw.grid import Edge, Flow
 from npulse.sim.engine import cells
-from npulse.sim.engine.cells import CONST, Run, Value, slice_value, value_width
+from npulse.sim.engine.cells import CONST, Run, Value, concat, slice_value, value_width
 from npulse.sim.engine.gridcell import CellInfo
 from npulse.sim.engine.layout import LINE, Layout, align, slot_bytes
 
@@ -58,6 +58,8 @@ class GridPlan:
         As the grid's loop reads them: own staging arrays, or another grid's state.
     staged : dict of str to Value
         Inputs that scalar logic writes, lane by lane.
+    constants : dict of str to Value
+        Inputs that are constant, written once.
     outputs : dict of str to Array
     computed : list of str
         Outputs that are not plain registers; a loop after the cycle computes them.
@@ -77,6 +79,7 @@ class GridPlan:
     registers: dict[int, Array] = field(default_factory=dict)
     inputs: dict[str, Array] = field(default_factory=dict)
     staged: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Value] = field(default_factory=dict)
     outputs: dict[str, Array] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
     memories: dict[int, tuple[int, Array]] = field(default_factory=dict)
@@ -249,6 +252,10 @@ class GridPlan:
         self.inputs[port] = Array(layout.size, pitch, size, width)
         layout.size = align(layout.size + rows * pitch, LINE)
 
+    def is_connected(self, port: str) -> bool:
+        """Whether something drives the input."""
+        return any(port in known for known in (self.inputs, self.staged, self.constants))
+
     def enters_row(self, port: str) -> bool:
         """Whether a flow enters the rows there: it is then written into column -1."""
         role = self.info.role(port)
@@ -270,7 +277,7 @@ class GridPlan:
 
     def lane_values(self, port: str) -> list[Value]:
         """Values of the elements of a staged input."""
-        value, lanes = self.staged[port], self.lanes_of(port)
+        value, lanes = self.staged.get(port) or self.constants[port], self.lanes_of(port)
         width = value_width(value) // lanes
         return lanes_of_value(value, lanes, width)
 
@@ -309,6 +316,8 @@ class GridPlan:
                 _fill(self.view(block, array), cell.init, array.size)
         if self.parity >= 0:
             block[self.parity] = 0
+        for port in self.constants:
+            self._write_constant(block, port)
         for index, (number, array) in self.memories.items():
             cell = self.info.net.cells[index]
             assert isinstance(cell, cells.Memory)
@@ -317,6 +326,15 @@ class GridPlan:
             for row, content in enumerate(cell.init):
                 if content:
                     _fill(view[row], content, array.size)
+
+    def _write_constant(self, block: NDArray[np.uint8], port: str) -> None:
+        array = self.entry(port) if self.enters_row(port) else self.inputs[port]
+        for lane, value in enumerate(self.lane_values(port)):
+            number = concat([value])[0].lo if value else 0
+            content = np.frombuffer(number.to_bytes(array.size, "little"), np.uint8)
+            for copy in {0, array.other}:
+                offset = self.input_offset(port, lane) + copy
+                block[offset : offset + array.size] = content
 
 
 def _fill(view: NDArray[Any], value: int, size: int) -> None:

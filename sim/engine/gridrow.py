@@ -63,7 +63,7 @@ class RowEmitter(Emitter):
         if index in self.plan.registers:
             return self._load_element(self.argument(f"q{index}"), self.plan.registers[index])
         port = self.ports.get(unit)
-        if port is None or not (port in self.plan.inputs or port in self.plan.staged):
+        if port is None or not self.plan.is_connected(port):
             return self._unconnected(unit)
         array = self.plan.entry(port) if self.plan.enters_row(port) else self.plan.inputs[port]
         pointer = self.argument(f"i_{port}")
@@ -193,7 +193,7 @@ class RowEmitter(Emitter):
         self.fixed = {
             unit
             for unit, port in self.ports.items()
-            if port in self.plan.inputs and self.is_scalar(port)
+            if self.plan.is_connected(port) and self.is_scalar(port)
         }
         for unit in self.fixed:
             self.of_unit(unit)
