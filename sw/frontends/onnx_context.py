@@ -49,10 +49,11 @@ class OnnxImporter:
         return self.graph.opsets.get("", 1)
 
     def input(self, node: OnnxNode, position: int) -> Value | None:
-        """Value of an input, None when it is absent."""
+        """Value of an input, None when it is absent; one of a later node has no form yet."""
         if position >= len(node.inputs) or not node.inputs[position]:
             return None
-        return self.values[node.inputs[position]]
+        name = node.inputs[position]
+        return self.values.get(name) or Value(name, node.label, np.dtype(np.void))
 
     def constant(self, node: OnnxNode, position: int) -> Array | None:
         """Array of a constant input, None when it is absent or computed from inputs."""

@@ -42,8 +42,9 @@ def make_static(graph: OnnxGraph, shapes: GivenShapes) -> dict[str, Static]:
     for name, array in graph.constants.items():
         known[name] = Static(array.shape, array.dtype)
     for _ in range(MAX_ROUNDS):
-        known.update(_infer(graph, known))
-        if not _fold(graph, known):
+        found = _infer(graph, known)
+        known.update(found)
+        if not _fold(graph, known) and not found:
             break
     return known
 
@@ -70,7 +71,7 @@ def _bind(graph: OnnxGraph, info: onnx.ValueInfoProto, shapes: GivenShapes) -> S
         shape = [
             d.dim_value if d.HasField("dim_value") else g for d, g in zip(dims, given, strict=True)
         ]
-        return _positive(label, shape, dtype)
+        return _checked(label, shape, dtype)
     shape = []
     for axis, dim in enumerate(dims):
         if dim.HasField("dim_value"):
@@ -87,13 +88,13 @@ def _bind(graph: OnnxGraph, info: onnx.ValueInfoProto, shapes: GivenShapes) -> S
                 f"and shapes must be static; give input data, whose shape decides it, or fix it in "
                 f"the model"
             )
-    return _positive(label, shape, dtype)
+    return _checked(label, shape, dtype)
 
 
-def _positive(label: str, shape: list[int], dtype: np.dtype[Any]) -> Static:
-    if any(d < 1 for d in shape):
+def _checked(label: str, shape: list[int], dtype: np.dtype[Any]) -> Static:
+    if any(d < 0 for d in shape):
         raise UserError(
-            f"{label} must have dimensions of at least 1, not {shape}; fix them in the model"
+            f"{label} must have dimensions of at least 0, not {shape}; fix them in the model"
         )
     return Static(tuple(shape), dtype)
 
@@ -102,14 +103,14 @@ def _infer(graph: OnnxGraph, known: dict[str, Static]) -> dict[str, Static]:
     """Infer what onnx can, from inputs and constants; declared shapes are not believed."""
     small = {n: a for n, a in graph.constants.items() if a.size <= 1024 and a.dtype.kind != "O"}
     value = onnx.helper.np_dtype_to_tensor_dtype
-    unfolded = [node for node in graph.nodes if not set(node.outputs) <= known.keys()]
+    unfolded = [node for node in graph.nodes if _inferable(node, known)]
     if not unfolded:
         return {}
     reads = {name for node in unfolded for name in node.reads}
     inputs = [
         make_tensor_value_info(n, value(known[n].dtype), known[n].shape)
         for n in sorted(reads & known.keys())
-        if n not in small and known[n].dtype.kind != "O"
+        if n not in small
     ]
     model = onnx.ModelProto(ir_version=graph.proto.ir_version)
     model.opset_import.extend(graph.proto.opset_import)
@@ -129,6 +130,13 @@ def _infer(graph: OnnxGraph, known: dict[str, Static]) -> dict[str, Static]:
         if static is not None:
             found[info.name] = static
     return found
+
+
+def _inferable(node: OnnxNode, known: dict[str, Static]) -> bool:
+    """Whether to infer a node; outside the standard domain an untyped input crashes onnx."""
+    if all(name in known for name in node.outputs if name):
+        return False
+    return not node.domain or all(name in known for name in node.reads)
 
 
 def _static(info: onnx.ValueInfoProto) -> Static | None:

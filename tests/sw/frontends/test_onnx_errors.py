@@ -177,7 +177,7 @@ CASES: list[tuple[Callable[[Any], None], str]] = [
     ),
     (
         negative,
-        ": input 'x' must have dimensions of at least 1, not [1, -4]; fix them in the model",
+        ": input 'x' must have dimensions of at least 0, not [1, -4]; fix them in the model",
     ),
     (
         unknown,

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from npulse.sw.errors import UserError
 from npulse.sw.frontends.load import load_model
 from npulse.sw.frontends.model import Model
 from npulse.sw.interpret import interpret
@@ -356,3 +358,28 @@ def test_codes_read_in_another_scale_than_written(onnx_builder: Any, tmp_path: P
     model = assert_within_one_unit(b, tmp_path, 0.5, 32, budget=0)
     (host,) = [op for op in model.main.body.block.ops if isinstance(op, HostOp)]
     assert host.why()["rule"] == "dequantize.type"
+
+
+def test_scales_that_are_inputs_send_the_operator_to_the_host(
+    onnx_builder: Any, tmp_path: Path
+) -> None:
+    b = onnx_builder
+    b.input("x", (2, 3), np.int8)
+    b.input("scale", ())
+    b.output(b.node("DequantizeLinear", ["x", "scale"], "y"))
+    model = assert_within_one_unit(b, tmp_path, 1, 33, budget=0)
+    (host,) = [op for op in model.main.body.block.ops if isinstance(op, HostOp)]
+    assert host.why()["rule"] == "dequantize.scale"
+
+
+def test_untyped_input_of_a_foreign_domain_does_not_crash_inference(
+    onnx_builder: Any, tmp_path: Path
+) -> None:
+    """onnx ends the process when it infers LabelEncoder on an input without a type."""
+    b = onnx_builder
+    b.opsets.append(helper.make_opsetid("ai.onnx.ml", 4))
+    unknown = b.node("NonZero", [b.input("x", (2, 3))], "places")
+    encoder = {"keys_int64s": [0, 1], "values_int64s": [5, 6]}
+    b.output(b.node("LabelEncoder", [unknown], "y", domain="ai.onnx.ml", **encoder), np.int64)
+    with pytest.raises(UserError, match="the shape of tensor 'places' must be static"):
+        load_bytes(b.build(), tmp_path)
