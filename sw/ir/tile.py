@@ -20,8 +20,6 @@ count from the start of what that name holds. ``base`` is absent until buffers a
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from npulse.sw.errors import shorten
-from npulse.sw.ir.types import ints
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
@@ -57,6 +55,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
+
+from npulse.sw.errors import shorten
+from npulse.sw.ir.types import ints
 
 #: The one memory of the TPU v1 style in which buffers live.
 UNIFIED_BUFFER = "unified_buffer"

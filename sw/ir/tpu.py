@@ -16,8 +16,6 @@ Rules that depend on the size of an NPU are in `npulse.sw.targets.tpu_v1.check_p
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from npulse.hw.spec.isa import Format, Instruction
-from npulse.hw.spec.tpu_v1_isa import ISA
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, StringAttr, SymbolNameConstraint, i64
 from xdsl.ir import Block, Dialect, Operation, Region
 from xdsl.irdl import (
@@ -32,6 +30,9 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
+
+from npulse.hw.spec.isa import Format, Instruction
+from npulse.hw.spec.tpu_v1_isa import ISA
 
 _FORMATS: dict[str, Format] = {f.name: f for f in ISA.formats}
 

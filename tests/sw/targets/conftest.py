@@ -40,7 +40,11 @@ class Net:
     count: int = 0
 
     def quant(self) -> QuantAttr:
-        return QuantAttr.of(float(self.rng.uniform(0.02, 0.1)), int(self.rng.integers(-128, 128)))
+        # Most zero points leave room on both sides, so that few results are clamped.
+        reach = 128 if self.rng.integers(3) == 0 else 40
+        return QuantAttr.of(
+            float(self.rng.uniform(0.03, 0.07)), int(self.rng.integers(-reach, reach))
+        )
 
     def name(self, kind: str) -> str:
         self.count += 1
@@ -59,17 +63,16 @@ class Net:
     def _linear(self, kind, weight_shape, out_shape, depth, **options):
         node, channels = self.name(kind.__name__), weight_shape[0]
         per_channel = bool(self.rng.integers(2))
-        # Sums of `depth` products of int8 fill the range of the result about once.
-        scale = (
-            20 / (74 * np.sqrt(depth)) * self.rng.uniform(0.5, 2, channels if per_channel else 1)
-        )
+        # Sums of `depth` products of int8 then spread over about 40 codes of the result.
+        spread = self.rng.uniform(0.5, 2, channels if per_channel else 1)
+        scale = 40 / (74 * 74 * np.sqrt(depth)) * spread
         weights = self.rng.integers(-127, 128, weight_shape).astype(np.int8)
         bias = self.rng.integers(-3000, 3000, channels).astype(np.int32)
-        quant = QuantAttr.of(scale * 0.05, 0, axis=0 if per_channel else None)
+        quant = QuantAttr.of(scale, 0, axis=0 if per_channel else None)
         w = self.builder.weight(weights, f"{node}.w", node, quant)
         b = self.builder.weight(bias, f"{node}.b", node)
         low, high = sorted(int(v) for v in self.rng.integers(-128, 128, 2))
-        clamp = (-128, 127) if self.rng.integers(3) else (low, high)
+        clamp = (-128, 127) if self.rng.integers(5) else (low, high)
         result = tensor_type(out_shape, np.int8, self.quant())
         op = kind(
             self.value,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdsl.dialects.builtin import DenseArrayBase, i32
 
 from npulse.sim.golden.conv import conv2d
 from npulse.sim.golden.pool import max_pool2d
@@ -118,10 +119,22 @@ def test_a_copy_counts_no_multiply_adds(net) -> None:
     assert layer_of(made.value.owner, made.builder.weights).macs == 3 * 4 * 4 * 27
 
 
-def test_a_fused_pool_is_golden_and_clamps_both_ways(net) -> None:
-    made = net(4).input(1, 6, 6, 2).conv(3).pool((2, 2), (2, 2), clamp=(-20, 10))
+@pytest.mark.parametrize(
+    ("conv_clamp", "pool_clamp", "bounds"),
+    [
+        ((-128, 127), (-20, 10), (-20, 10)),
+        ((-15, 5), (-20, 10), (-15, 5)),
+        ((-60, 5), (-20, 10), (-20, 5)),
+        ((-10, 60), (-20, 10), (-10, 10)),
+        ((30, 60), (-20, 10), (10, 10)),
+    ],
+)
+def test_a_fused_pool_is_golden_and_clamps_both_ways(net, conv_clamp, pool_clamp, bounds) -> None:
+    made = net(4).input(1, 6, 6, 2).conv(3).pool((2, 2), (2, 2), clamp=pool_clamp)
     pool = made.value.owner
+    pool.input.owner.clamp = DenseArrayBase.from_list(i32, conv_clamp)
     layer = fuse_pool(layer_of(pool.input.owner, made.builder.weights), pool)
+    assert layer.clamp == bounds
     x = np.random.default_rng(1).integers(-128, 128, (1, 6, 6, 2)).astype(np.int8)
     assert (carry_out(layer, x) == interpret(made.model(), {"x0": x})["y0"]).all()
 
