@@ -116,7 +116,7 @@ class Grids:
         while waiting:
             ready = [i for i in waiting if not self._readers(i, waiting)]
             if not ready:
-                self._copy_inputs(next(iter(waiting)), waiting)
+                self._copy_inputs(min(waiting, key=lambda i: self._copy_cost(i, waiting)), waiting)
                 continue
             for index in ready:
                 order.append(index)
@@ -127,19 +127,28 @@ class Grids:
         """Grids that have yet to run and read `index`."""
         return [i for i in waiting if index in self.plans[i].bound.values()]
 
+    def _copy_cost(self, index: int, waiting: dict[int, None]) -> int:
+        """Copies that would be needed a cycle to let `index` run now."""
+        plans = [self.plans[reader] for reader in self._readers(index, waiting)]
+        return sum(
+            _blocks(plan, port)[0]
+            for plan in plans
+            for port, source in plan.bound.items()
+            if source == index
+        )
+
     def _copy_inputs(self, index: int, waiting: dict[int, None]) -> None:
         """Make all readers of `index` that still wait read copies."""
         for reader in self._readers(index, waiting):
             plan = self.plans[reader]
             for port in [p for p, source in plan.bound.items() if source == index]:
                 source = plan.inputs[port]
-                own = len(plan.shape) - 1 in plan.axes_of(port)
-                columns = plan.columns if own else 1
-                rows = plan.lanes_of(port) // columns
-                pitch = align(columns * source.size, LINE) if own else source.size
+                rows, columns = _blocks(plan, port)
+                single = rows == 1 or columns == 1
+                pitch = source.size if single else align(columns * source.size, LINE)
                 self.layout.size = align(self.layout.size, LINE)
                 target = Array(self.layout.size, pitch, source.size, source.width)
-                self.layout.size = align(self.layout.size + rows * pitch, LINE)
+                self.layout.size = align(self.layout.size + (rows * columns if single else rows) * pitch, LINE)
                 self.copies.append((source, target, rows, columns))
                 plan.inputs[port] = target
                 del plan.bound[port]
@@ -178,6 +187,15 @@ class Grids:
         text = "\n".join(shows)
         module.functions.append(f"define void @show(ptr %s, ptr %m) {{\n{text}\n  ret void\n}}")
         return module.text()
+
+
+def _blocks(plan: GridPlan, port: str) -> tuple[int, int]:
+    """Rows and columns in which the elements of a joined input are contiguous."""
+    lanes, array = plan.lanes_of(port), plan.inputs[port]
+    columns = plan.columns if len(plan.shape) - 1 in plan.axes_of(port) else 1
+    if columns == 1 and array.pitch == array.size:
+        return 1, lanes
+    return lanes // columns, columns
 
 
 def _copy_lines(number: int, copy: tuple[Array, Array, int, int]) -> list[str]:

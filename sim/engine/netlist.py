@@ -5,14 +5,14 @@ departs from it, the engine follows the netlist.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth.hdl import Fragment, Signal
 from amaranth.hdl._ast import SignalDict, SignalSet
-from amaranth.hdl._ir import Design, _emit_netlist
+from amaranth.hdl._ir import Design, NetlistEmitter
 from amaranth.hdl import _nir
 from amaranth.hdl._mem import MemoryInstance
 
@@ -90,10 +90,22 @@ def netlist_of(design: Design, grids: Mapping[str, Any] | None = None) -> Netlis
     amaranth.hdl._nir.CombinationalCycle
         As Amaranth's own `build_netlist`.
     """
-    raw = _nir.Netlist()
-    _emit_netlist(raw, design, all_undef_to_ff=True)
-    raw.resolve_all_nets()
+    raw = _emit(design)
     return _Reader(raw, design, grids or {}).read()
+
+
+class _Emitter(NetlistEmitter):
+    """Amaranth's emitter without what only its writers of Verilog need."""
+
+    def emit_signal_fields(self) -> None:
+        """Leave out the fields of structures, which take a third of the time."""
+
+
+def _emit(design: Design) -> _nir.Netlist:
+    """Make Amaranth's netlist; nets are left unresolved, the reader does that faster."""
+    raw = _nir.Netlist()
+    _Emitter(raw, design, all_undef_to_ff=True).emit_fragment(design.fragment, None)
+    return raw
 
 
 @contextmanager
@@ -108,8 +120,7 @@ def _deep_recursion() -> Iterator[None]:
 
 def refuse_cycles(design: Design) -> None:
     """Raise Amaranth's own error, with its path, if bits of the design depend on themselves."""
-    raw = _nir.Netlist()
-    _emit_netlist(raw, design, all_undef_to_ff=True)
+    raw = _emit(design)
     with _deep_recursion():  # the check recurses once a net
         raw.check_comb_cycles()
 
@@ -133,7 +144,7 @@ class _Reader:
         """Convert cells, then names."""
         for signal, value in self.raw.signals.items():
             if len(value) == 1:
-                self.clock_names.setdefault(int(value[0]), signal.name)
+                self.clock_names.setdefault(self.net_of(value[0]), signal.name)
         for index, cell in enumerate(self.raw.cells):
             handler = _HANDLERS.get(type(cell))
             if handler is None:
@@ -187,14 +198,28 @@ class _Reader:
         """Runs of a tuple of nets; cached, since buses recur."""
         found = self.runs.get(nets)
         if found is None:
-            found = self.runs[nets] = _runs(nets)
+            found = self.runs[nets] = _runs(self.nets_of(nets))
         return found
+
+    def nets_of(self, nets: Iterable[int]) -> tuple[int, ...]:
+        """Nets behind late-bound ones, which are negative."""
+        return tuple(net if net >= 0 else self.net_of(net) for net in nets)
+
+    def net_of(self, net: int) -> int:
+        """Net behind a late-bound one."""
+        late, connections = net, self.raw.connections
+        while net < 0:
+            net = connections[net]  # type: ignore[index]
+        if late < 0 and connections[late] != net:  # type: ignore[index]
+            connections[late] = net  # type: ignore[index,assignment]
+        return int(net)
 
     def edge_of(self, clock: int, cell: Any) -> str:
         """Edge of the domain that a clock drives; a grid's cell does not know it."""
         for fragment in self.design.fragments:
             for domain in getattr(fragment, "domains", {}).values():
-                if clock > 1 and self.raw.signals.get(domain.clk) == (clock,):
+                clk = self.nets_of(self.raw.signals.get(domain.clk, ()))
+                if clock > 1 and clk == (clock,):
                     if domain.async_reset and domain.rst is not None:
                         raise Unsupported(
                             f"the engine does not simulate grids in a domain with asynchronous "
@@ -205,6 +230,7 @@ class _Reader:
 
     def event(self, clock: int, edge: str) -> int:
         """Index of a clock edge, or -1 for a constant clock."""
+        clock = self.net_of(clock)
         if clock < 2:
             return -1
         key = (int(clock), edge)
@@ -227,7 +253,7 @@ class _Reader:
     def _collect_inits(self) -> dict[int, int]:
         inits: dict[int, int] = {}
         for signal in self._ports_of_state():
-            for bit, net in enumerate(self.raw.signals.get(signal, ())):
+            for bit, net in enumerate(self.nets_of(self.raw.signals.get(signal, ()))):
                 if net > 1 and isinstance(self.raw.cells[net >> 16], (_nir.Top, _nir.SyncReadPort)):
                     old = inits.get(net >> 16, 0)
                     inits[net >> 16] = old | (signal.init >> bit & 1) << (net & 0xFFFF)
@@ -315,14 +341,15 @@ def _select(reader: _Reader, index: int, cell: Any) -> Cell:
 
 def _flip_flop(reader: _Reader, index: int, cell: Any) -> Cell:
     event = reader.event(cell.clk, cell.clk_edge)
-    if event < 0 and cell.arst == 0:
+    arst = reader.net_of(cell.arst)
+    if event < 0 and arst == 0:
         return cells.Input(*_common(cell, len(cell.data)), init=cell.init, cuts=(0,))
     return cells.Register(
         *_common(cell, len(cell.data)),
         data=reader.value(cell.data),
         init=cell.init,
         event=event,
-        arst=None if cell.arst == 0 else reader.value((cell.arst,)),
+        arst=None if arst == 0 else reader.value((arst,)),
     )
 
 
@@ -396,7 +423,7 @@ def _instance(reader: _Reader, index: int, cell: Any) -> Cell:
     info = reader.grids[key]
     width = max([0, *(start + width for start, width in cell.ports_o.values())])
     inputs = {name: reader.value(nets) for name, nets in cell.ports_i.items()}
-    clock = cell.ports_i.get("clk", (0,))[0]
+    clock = reader.net_of(cell.ports_i.get("clk", (0,))[0])
     return cells.GridCell(
         *_common(cell, width),
         grid=info,
