@@ -96,12 +96,12 @@ def test_windows_with_padding_start_above_their_rows_modulo_a_half(net) -> None:
         for op in compile_stages(made.model(), CONFIG).programs[0].instructions
         if isinstance(op, ActivateOp)
     ]
-    # Chunks of 3 x 2 windows over 5 x 4 and 5 x 5 copied pixels: -1 rows and -1 columns of 4.
-    assert [op.fields["acc_addr"] for op in activates] == [32 - 4 - 1, 32 + 32 - 5, 32 - 5]
+    # Chunks of 2 x 3 windows over 4 x 6, 4 x 7, 2 x 6 and 2 x 7 copied pixels.
+    assert [op.fields["acc_addr"] for op in activates] == [32 - 6 - 1, 32 + 32 - 7, 32 - 1, 32]
     first = activates[0].fields
     assert (first["origin_y"], first["origin_x"]) == (-1, -1)
-    assert (first["step_y_rows"], first["window_y_rows"]) == (2 * 4, 4)
-    assert (first["limit_y"], first["limit_x"]) == (5, 4)
-    assert (first["rows_y"], first["rows_x"], first["ub_y_stride"]) == (3, 2, 6)
-    assert [op.fields["origin_x"] for op in activates] == [-1, 0, 0]
-    assert [op.fields["ub_addr"] - first["ub_addr"] for op in activates] == [0, 2, 4]
+    assert (first["step_y_rows"], first["window_y_rows"]) == (2 * 6, 6)
+    assert (first["limit_y"], first["limit_x"]) == (4, 6)
+    assert (first["rows_y"], first["rows_x"], first["ub_y_stride"]) == (2, 3, 6)
+    assert [op.fields["origin_x"] for op in activates] == [-1, 0, -1, 0]
+    assert [op.fields["ub_addr"] - first["ub_addr"] for op in activates] == [0, 3, 12, 15]
