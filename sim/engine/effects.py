@@ -16,16 +16,16 @@ __all__ = ["Effects"]
 class Effects:
     """Emits the sinks of one netlist through an `Emitter`.
 
-    `events` is the number of clock edges; with one only, no edge mask is tested. `grids` are the
-    `Grids` of the netlist.
+    Only if `masked`, effects depend on the edges of the step. `grids` are the `Grids` of the
+    netlist.
     """
 
-    def __init__(self, emitter: Emitter, events: int, grids: Any = None) -> None:
+    def __init__(self, emitter: Emitter, masked: bool, grids: Any = None) -> None:
         self.emitter = emitter
         self.grids = grids
         self.cells = emitter.cells
         self.layout = emitter.layout
-        self.events = events
+        self.masked = masked
 
     @property
     def body(self) -> Body:
@@ -52,7 +52,7 @@ class Effects:
         """Emit whether `event` is among the edges of this step."""
         if event < 0:
             return "0"
-        if self.events == 1:
+        if not self.masked:
             return "1"
         bit = self.body.op(f"lshr i64 %mask, {event}")
         return self.body.op(f"trunc i64 {bit} to i1")
@@ -115,7 +115,7 @@ class Effects:
         if not groups or memory.depth == 0:
             return
         go = self._any(groups)
-        if self.events > 1:
+        if self.masked:
             go = self.body.op(f"and i1 {go}, {self.fires(cell.event)}")
         self._guarded(go, lambda: self._write_row(cell, memory, groups))
 
@@ -194,7 +194,7 @@ class Effects:
             if cell.kind != "cover":
                 test = self.body.op(f"xor i1 {test}, 1")
             cond = self.body.op(f"and i1 {cond}, {test}")
-        if cell.event >= 0 and self.events > 1:
+        if cell.event >= 0 and self.masked:
             cond = self.body.op(f"and i1 {cond}, {self.fires(cell.event)}")
         arguments = [(v, self.emitter.value(v)) for v in check_values(cell)[2:]]
         self._guarded(cond, lambda: self._record(index, arguments))

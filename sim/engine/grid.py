@@ -170,12 +170,12 @@ class Grids:
                     offset += array.other
                     effects.body.store(name, "%s", offset, array.size, array.width)
 
-    def calls(self, module: ModuleText, events: int) -> list[str]:
+    def calls(self, module: ModuleText, masked: bool) -> list[str]:
         """Lines that run all grids in a cycle; they are declared in `module`."""
         lines = [line for n, copy in enumerate(self.copies) for line in _copy_lines(n, copy)]
         for number, index in enumerate(self.order):
             module.declare(f"declare void @grid{number}(ptr, ptr)")
-            lines += _guarded_call(number, self._cell(index).event, events)
+            lines += _guarded_call(number, self._cell(index).event, masked)
         return lines
 
     def text(self) -> str:
@@ -212,11 +212,11 @@ def _copy_lines(number: int, copy: tuple[Array, Array, int, int]) -> list[str]:
     return lines
 
 
-def _guarded_call(number: int, event: int, events: int) -> list[str]:
+def _guarded_call(number: int, event: int, masked: bool) -> list[str]:
     call = f"  call void @grid{number}(ptr %s, ptr %m)"
     if event < 0:
         return []
-    if events == 1:
+    if not masked:
         return [call]
     return [
         f"  %g{number}.b = lshr i64 %mask, {event}",

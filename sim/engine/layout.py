@@ -157,7 +157,7 @@ class Layout:
             if isinstance(cell, cells.Check):
                 values: list[Value] = check_values(cell)[2:]
                 self.checks[index] = [
-                    self.take(8),
+                    self.take(64),
                     *(self.take(max(value_width(v), 1)) for v in values),
                 ]
 

@@ -142,7 +142,9 @@ class _Reader:
 
     def read(self) -> Netlist:
         """Convert cells, then names."""
-        for signal, value in self.raw.signals.items():
+        clocks = (d.clk for f in self.design.fragments for d in _domains(f))
+        for signal in (*clocks, *self.raw.signals):
+            value = self.raw.signals.get(signal, ())
             if len(value) == 1:
                 self.clock_names.setdefault(self.net_of(value[0]), signal.name)
         for index, cell in enumerate(self.raw.cells):
@@ -217,7 +219,7 @@ class _Reader:
     def edge_of(self, clock: int, cell: Any) -> str:
         """Edge of the domain that a clock drives; a grid's cell does not know it."""
         for fragment in self.design.fragments:
-            for domain in getattr(fragment, "domains", {}).values():
+            for domain in _domains(fragment):
                 clk = self.nets_of(self.raw.signals.get(domain.clk, ()))
                 if clock > 1 and clk == (clock,):
                     if domain.async_reset and domain.rst is not None:
@@ -266,6 +268,10 @@ class _Reader:
             if isinstance(fragment, MemoryInstance):
                 for port in fragment._read_ports:
                     yield from port._data._lhs_signals()
+
+
+def _domains(fragment: Any) -> Iterable[Any]:
+    return getattr(fragment, "domains", {}).values()
 
 
 def _runs(nets: tuple[int, ...]) -> Value:

@@ -58,11 +58,16 @@ class Program:
             for unit in sorted(stored):
                 self.layout.place_unit(unit)
 
+    @property
+    def masked(self) -> bool:
+        """Whether a step may have other edges than all: several clocks, asynchronous resets."""
+        return len(self.netlist.events) > 1 or -1 in self.layout.groups
+
     def cycle_text(self) -> str:
         """Return the module with ``cycle`` and ``run``."""
         module = ModuleText()
         emitter = Emitter(self.netlist.cells, self.units, self.layout)
-        effects = Effects(emitter, len(self.netlist.events), self.grids)
+        effects = Effects(emitter, self.masked, self.grids)
         names = self._parts(module, emitter, effects, *self._cycle_parts, "part")
         module.functions.append(self._cycle(module, names))
         module.functions.append(_run(len(self.netlist.events)))
@@ -72,7 +77,7 @@ class Program:
         """Return the module with ``eval``, which stores every visible net."""
         module = ModuleText()
         emitter = Emitter(self.netlist.cells, self.units, self.layout)
-        effects = Effects(emitter, len(self.netlist.events))
+        effects = Effects(emitter, self.masked)
         names = self._parts(module, emitter, effects, *self._eval_parts, "look")
         calls = "\n".join(f"  call void @{name}(ptr %s, ptr %m, i64 0)" for name in names)
         module.functions.append(f"define void @eval(ptr %s, ptr %m) {{\n{calls}\n  ret void\n}}")
@@ -128,7 +133,7 @@ class Program:
     def _cycle(self, module: ModuleText, names: list[str]) -> str:
         lines = [f"  call void @{name}(ptr %s, ptr %m, i64 %mask)" for name in names]
         # Grids before the registers move: they read values from before the edge.
-        lines += self.grids.calls(module, len(self.netlist.events))
+        lines += self.grids.calls(module, self.masked)
         module.declare(
             "declare void @llvm.memcpy.p0.p0.i64(ptr noalias writeonly, ptr noalias readonly, i64, i1)"
         )
@@ -146,7 +151,7 @@ class Program:
             f"  call void @llvm.memcpy.p0.p0.i64(ptr align 64 %{tag}.d, ptr align 64 %{tag}.n, "
             f"i64 {size}, i1 false)",
         ]
-        if event < 0 or len(self.netlist.events) == 1:
+        if event < 0 or not self.masked:
             return copy
         test = [
             f"  %{tag}.b = lshr i64 %mask, {event}",

@@ -1,0 +1,23 @@
+"""Random designs: every signal of the engine equals pysim's after every clock edge."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npulse.sim.engine.fuzz import RandomDesign, check_design
+
+# Amaranth warns of conditions that a person would not write; a generator does.
+pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**31), st.integers(1, 8))
+def test_random_designs_equal_pysim(seed: int, statements: int) -> None:
+    assert check_design(RandomDesign(seed, statements), instants=8) > 0
+
+
+@pytest.mark.long
+@settings(max_examples=3000)
+@given(st.integers(0, 2**31), st.integers(1, 16))
+def test_many_random_designs_equal_pysim(seed: int, statements: int) -> None:
+    assert check_design(RandomDesign(seed, statements)) > 0
