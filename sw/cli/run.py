@@ -1,7 +1,6 @@
 """``npulse run``: a model or an image on the RTL of an NPU."""
 
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,32 +10,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from npulse.hw.spec.flavours import Npu
 from npulse.sw import image
-from npulse.sw.cli import digits
-from npulse.sw.cli.arrays import Arrays, bind, random_inputs, read_arrays, write_outputs
-from npulse.sw.cli.figures import compiled_lines, cycle_lines
-from npulse.sw.cli.options import (
-    JsonOption,
-    SetOption,
-    compiled,
-    find_npu,
-    model_path,
-    screen,
-    write_json,
-)
+from npulse.sw.cli.arrays import Arrays, write_outputs
+from npulse.sw.cli.figures import compiled_lines
+from npulse.sw.cli.job import Job, read_job
+from npulse.sw.cli.options import JsonOption, SetOption, screen, write_json
 from npulse.sw.cli.report import inline_outputs, run_report, totals
+from npulse.sw.cli.show import show_check, show_cycles, show_digits, show_outputs
 from npulse.sw.driver.devices import ENGINES, check_engine, open_device
 from npulse.sw.driver.runtime import RunResult, Runtime
 from npulse.sw.driver.verilog import core_verilog, write_verilog
 from npulse.sw.errors import UserError
 from npulse.sw.files import need_folder
-from npulse.sw.targets.executable import Executable
+from npulse.sw.targets.executable import NpuSegment
 
 __all__ = ["run"]
 
-#: Seed of the inputs that are made up when there are none.
-_SEED = 0
 #: Test images of the bundled model that run at RTL.
 _IMAGES = 2
 
@@ -74,16 +63,6 @@ KeepOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What is to run."""
-
-    executable: Executable
-    inputs: list[Arrays]  #: One set a run.
-    origin: str  #: Where the inputs came from.
-    is_digits: bool  #: The inputs are bundled test images.
-
-
 def run(
     model: ThingArgument,
     npu_name: NpuChoice = None,
@@ -105,7 +84,7 @@ def run(
     for path in (output, None if json_file in (None, "-") else Path(str(json_file))):
         if path is not None:
             need_folder(path)
-    job = _job(model, npu_name, overrides, input_file, images)
+    job = read_job(model, npu_name, overrides, input_file, images)
     console = screen(json_file)
     npu = job.executable.npu
     console.print(f"[bold]npulse[/] {escape(model)} on {npu.name}, engine {engine}; {job.origin}")
@@ -116,88 +95,22 @@ def run(
     report = run_report(job.executable, results, engine=engine, inputs=job.origin)
     report["seconds"] = round(seconds, 3)
     if job.is_digits:
-        _show_digits(console, job, runtime, results, report)
+        show_digits(console, runtime, results, report)
     else:
-        _show_outputs(console, results)
-    for line in cycle_lines(total.stats, total.macs, npu.config.peak_macs_per_cycle):
-        console.print(line)
-    runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
-    console.print(
-        f"  {runs} in {seconds:.1f} s of {engine}, {total.stats.cycles / seconds:,.0f} cycles/s"
-    )
-    _show_check(console, total.checked, total.wrong, results)
+        show_outputs(console, results)
+    show_cycles(console, total, npu.config.peak_macs_per_cycle, engine, seconds)
+    show_check(console, total, results)
     for path in _write(job, report, results, output, keep, json_file):
         console.print(f"written: {path}")
     return 1 if total.wrong else 0
 
 
-def _job(
-    model: str,
-    npu_name: str | None,
-    overrides: list[str] | None,
-    input_file: Path | None,
-    images: int,
-) -> Job:
-    """Read everything that the command names, before anything runs."""
-    arrays = None if input_file is None else read_arrays(input_file)
-    executable = _executable(model, npu_name, overrides, arrays)
-    is_digits = arrays is None and digits.is_bundled(executable)
-    if arrays is not None and input_file is not None:
-        inputs, origin = [bind(arrays, executable.inputs, input_file)], f"inputs of {input_file}"
-    elif is_digits:
-        pictures, _ = digits.images(images)
-        name = executable.inputs[0].name
-        inputs = [{name: picture[None]} for picture in pictures]
-        origin = f"bundled test images: {len(inputs)}"
-    else:
-        inputs = [random_inputs(executable.inputs, _SEED)]
-        origin = f"random inputs, seed {_SEED}"
-    return Job(executable=executable, inputs=inputs, origin=origin, is_digits=is_digits)
-
-
-def _executable(
-    model: str, npu_name: str | None, overrides: list[str] | None, arrays: Arrays | None
-) -> Executable:
-    """Executable of an image, or of a model that is compiled now."""
-    path = model_path(model)
-    if image.is_image(path):
-        return _image(path, npu_name, overrides)
-    if npu_name is None:
-        raise UserError(f"{model}: a model needs --npu, for example --npu tpu-v1:sim")
-    npu = find_npu(npu_name, overrides)
-    given = {name: array.shape for name, array in (arrays or {}).items()}
-    loaded, executable = compiled(model, npu, shapes=given)
-    names = [info.name for info in loaded.inputs]
-    if arrays and not set(given) & set(names) and len(given) == len(names):
-        # Arrays in the order of the model decide dynamic dimensions too, once the names are known.
-        shapes = dict(zip(names, given.values(), strict=True))
-        if any(info.shape != shapes[info.name] for info in loaded.inputs):
-            _, executable = compiled(model, npu, shapes=shapes)
-    return executable
-
-
-def _image(path: Path, npu_name: str | None, overrides: list[str] | None) -> Executable:
-    """Executable of an image, refused if it is for another NPU than the one that is named."""
-    executable = image.load(path)
-    if npu_name is None and overrides is None:
-        return executable
-    npu: Npu = find_npu(npu_name or executable.npu.name, overrides)
-    if npu.config.digest != executable.npu.config.digest:
-        raise UserError(
-            f"{path} was made for {_named(executable.npu)}, not {_named(npu)}; leave --npu and "
-            f"--set out, or compile the model for {_named(npu)}"
-        )
-    return executable
-
-
-def _named(npu: Npu) -> str:
-    return " ".join((npu.name, *(f"--set {override}" for override in npu.overrides)))
-
-
 def _run_all(job: Job, engine: str, check: bool) -> tuple[Runtime, list[RunResult], float]:
     """Results of all runs, and the seconds that they took."""
     executable = job.executable
-    device = open_device(executable.npu, executable.memory.total_bytes, engine)
+    device = None
+    if any(isinstance(segment, NpuSegment) for segment in executable.segments):
+        device = open_device(executable.npu, executable.memory.total_bytes, engine)
     runtime = Runtime(executable, device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     start, results = time.monotonic(), []
@@ -212,47 +125,6 @@ def _run_all(job: Job, engine: str, check: bool) -> tuple[Runtime, list[RunResul
 
             results.append(runtime.run(inputs, check=check, progress=show))
     return runtime, results, time.monotonic() - start
-
-
-def _show_digits(
-    console: Console,
-    job: Job,
-    runtime: Runtime,
-    results: list[RunResult],
-    report: dict[str, Any],
-) -> None:
-    pictures, labels = digits.images(len(results))
-    outputs = [result.outputs for result in results]
-    for line in digits.drawing(pictures, [int(label) for label in labels], outputs):
-        console.print(line, markup=False)
-    found = digits.accuracy(runtime)
-    console.print(
-        f"[bold]accuracy[/] int8 {found.int8 / found.images:.1%} by golden, "
-        f"float {found.float32 / found.images:.1%}, on {found.images} bundled test images"
-    )
-    report["accuracy"] = asdict(found)
-
-
-def _show_outputs(console: Console, results: list[RunResult]) -> None:
-    for name, array in results[0].outputs.items():
-        values = ", ".join(f"{value:g}" for value in array.reshape(-1)[:8])
-        more = ", ..." if array.size > 8 else ""
-        shape = " x ".join(map(str, array.shape)) or "scalar"
-        console.print(
-            f"[bold]output[/] {escape(name)}: {array.dtype} {shape} = {values}{more}", style=None
-        )
-
-
-def _show_check(console: Console, checked: int, wrong: int, results: list[RunResult]) -> None:
-    if not checked:
-        console.print("output == golden: not checked; add --check")
-        return
-    verdict = "no" if wrong else "yes"
-    console.print(
-        f"[bold]output == golden: {verdict}, {checked - wrong:,} of {checked:,} values[/]"
-    )
-    for mismatch in [m for result in results for m in result.mismatches][:5]:
-        console.print(f"  {mismatch}", markup=False)
 
 
 def _write(

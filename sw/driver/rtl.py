@@ -13,6 +13,7 @@ import numpy as np
 
 from npulse.hw.spec.flavours import Npu
 from npulse.hw.spec.regmap import CORE_ID, core_regmap
+from npulse.sim.rtl.dram_channels import WriteOrder
 from npulse.sim.rtl.system import System
 from npulse.sim.rtl.throttle import Stalls
 from npulse.sim.simulator import Simulator
@@ -38,6 +39,8 @@ class RtlDevice:
         Bytes of DRAM, from address 0.
     stalls : Stalls or None
         Random stalls of the DRAM.
+    write_order : str
+        Whether the DRAM takes write addresses or write data first (`DramPort`).
     poll : bool
         Wait by reading STATUS instead of watching the interrupt.
     engine : str
@@ -50,13 +53,14 @@ class RtlDevice:
         *,
         memory_bytes: int,
         stalls: Stalls | None = None,
+        write_order: WriteOrder = "address_first",
         poll: bool = False,
         engine: str = "pysim",
     ) -> None:
         self.npu = npu
         self.poll = poll
         self._registers = core_regmap()
-        self._system = _system(npu, memory_bytes, stalls)
+        self._system = _system(npu, memory_bytes, stalls, write_order)
         self._command: Callable[[Any], Awaitable[None]] | None = None
         self._simulator = Simulator(self._system, engine=engine)
         self._simulator.add_clock(1e-6)
@@ -256,12 +260,13 @@ def _check_response(name: str, response: int) -> None:
         raise DeviceError(f"register {name} must answer OKAY, not response {response}")
 
 
-def _system(npu: Npu, memory_bytes: int, stalls: Stalls | None) -> System:
+def _system(npu: Npu, memory_bytes: int, stalls: Stalls | None, write_order: WriteOrder) -> System:
     """Core and DRAM with the latency and the rates of the configuration."""
     dram = npu.config.dram
     weights = {
         "latency_cycles": dram.latency_cycles,
         "bytes_per_cycle": dram.weight_bytes_per_cycle,
+        "write_order": write_order,
     }
     host = weights | {"bytes_per_cycle": dram.host_bytes_per_cycle}
     ports = {"instructions": weights, "weights": weights, "host": host}

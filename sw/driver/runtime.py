@@ -65,7 +65,7 @@ def cycle_limit(executable: Executable) -> int:
 
 
 class Runtime:
-    """An executable on a device.
+    """An executable on a device, which may be None where no segment needs one.
 
     Raises
     ------
@@ -73,22 +73,34 @@ class Runtime:
         The device is another one than the executable was made for.
     """
 
-    def __init__(self, executable: Executable, device: Device) -> None:
+    def __init__(self, executable: Executable, device: Device | None) -> None:
         self.executable = executable
-        self.device = device
         self._graph = parse_graph(executable.graph)
         self._host = {
             segment.name: parse_graph(segment.module)
             for segment in executable.segments
             if isinstance(segment, HostSegment)
         }
-        stated, due = device.config_hash, executable.npu.config.digest
+        self._device = device
+        if device is not None:
+            self._check_device(device)
+            self.load()
+
+    @property
+    def device(self) -> Device:
+        """The device; `ValueError` if there is none."""
+        if self._device is None:
+            raise ValueError("device must not be None for an executable with programs")
+        return self._device
+
+    def _check_device(self, device: Device) -> None:
+        npu, stated = self.executable.npu, device.config_hash
+        due = npu.config.digest
         if stated != due:
             raise DeviceError(
-                f"the device must be {executable.npu.name} with parameters of digest {due:08x}, "
-                f"but states {stated:08x}; compile the model for this device"
+                f"the device must be {npu.name} with parameters of digest {due:08x}, but states "
+                f"{stated:08x}; compile the model for this device"
             )
-        self.load()
 
     def load(self) -> None:
         """Put program and weights into memory; needed again after a reset or another program."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,24 @@ def test_an_image_on_one_engine_gives_what_the_model_gives_on_the_other(npulse: 
     assert (inline["dtype"], inline["shape"]) == ("float32", [1, 10])
     assert np.array_equal(logits, np.array(inline["data"], np.float32).reshape(1, 10))
     assert reports[0]["counters"] == reports[1]["counters"]
+
+
+def test_a_difference_from_golden_is_said_and_is_status_1(npulse: Any) -> None:
+    npulse("compile", "digits", *NPU, "-o", "d.npulse")
+    executable = image.load(Path("d.npulse"))
+    weights = bytes([executable.weight_image[0] ^ 0x40]) + executable.weight_image[1:]
+    image.save(replace(executable, weight_image=weights), Path("d.npulse"))
+    run = ("run", "d.npulse", "--engine", "compiled", "--images", "1", "--check")
+    ended = npulse(*run, "--json", "r.json")
+    assert ended.status == 1
+    assert re.search(r"(?m)^output == golden: no, \d+ of 20 values$", ended.out)
+    assert re.search(
+        r"(?m)^  logits_int8 differs from golden in \d+ of 10 values, first at ", ended.out
+    )
+    check = json.loads(Path("r.json").read_text())["check"]
+    assert not check["equal"]
+    assert check["wrong"] > 0
+    assert len(check["differences"]) == 2
 
 
 def test_two_images_are_stacked(npulse: Any) -> None:
