@@ -62,7 +62,8 @@ def partition(module: ModuleOp, source: Source) -> Partition:
     for index, (on_npu, members) in enumerate(groups):
         later = {value for _, group in groups[index + 1 :] for op in group for value in reads[op]}
         made = [value for op in members for value in op.results]
-        outside = [v for op in members for v in reads[op] if v not in made]
+        inside = set(made)
+        outside = [v for op in members for v in reads[op] if v not in inside]
         segments.append(
             Segment(
                 on_npu=on_npu,

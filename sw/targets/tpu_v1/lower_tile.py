@@ -11,11 +11,9 @@ from npulse.sw.ir import tpu
 from npulse.sw.ir.tile import BufferOp, ConvPassOp, LoadOp, ProgramOp, StoreOp, buffer_of
 from npulse.sw.targets.tpu_v1.chunks import Chunk, Geometry, chunks
 from npulse.sw.targets.tpu_v1.constants import Constants
+from npulse.sw.targets.tpu_v1.rows import ROW_MODULUS
 
 __all__ = ["Addresses", "lower_tile"]
-
-#: Rows of the unified buffer that an address of 17 bits tells apart.
-ROW_MODULUS = 1 << 17
 
 
 class Addresses:

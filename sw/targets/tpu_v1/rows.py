@@ -17,7 +17,7 @@ from npulse.sw.ir.tpu import (
     WriteHostOp,
 )
 
-__all__ = ["Span", "buffer_reads", "buffer_writes", "dram_span", "weight_tiles"]
+__all__ = ["ROW_MODULUS", "Span", "buffer_reads", "buffer_writes", "dram_span", "weight_tiles"]
 
 #: Row addresses of the unified buffer count modulo this.
 ROW_MODULUS = 1 << 17

@@ -141,6 +141,17 @@ def test_what_is_left_in_a_fifo_is_named() -> None:
     assert faults(parameters()) == ["the end must leave no parameter entries in their FIFO, not 1"]
 
 
+def test_a_missing_sync_is_a_fault() -> None:
+    load = [ReadHostOp(dram_addr=1280, rows=4), weights()]
+    ready = [parameters(), activate()]
+    assert faults(*load, multiply(), *ready) == [
+        "instruction 2, tpu.matrix_multiply, must come after a Sync of host"
+    ]
+    load = [ReadHostOp(dram_addr=1280, rows=4), weights()]
+    ready = [parameters(), activate()]
+    assert faults(*load, SyncOp(units=1), multiply(), *ready) == []
+
+
 def test_a_unit_waits_for_the_other_on_the_same_half_only() -> None:
     machine = Machine(CONFIG)
     machine.dispatch(multiply())
