@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 from npulse.hw.spec import tpu_v1_isa
 
 ROOT = Path(__file__).resolve().parents[2]
