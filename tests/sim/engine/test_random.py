@@ -1,5 +1,7 @@
 """Random designs: every signal of the engine equals pysim's after every clock edge."""
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from npulse.sim.engine.fuzz import RandomDesign, check_design
 
 # Amaranth warns of conditions that a person would not write; a generator does.
-pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.SyntaxWarning")
 
 
 @settings(max_examples=200)
@@ -17,6 +19,7 @@ def test_random_designs_equal_pysim(seed: int, statements: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.skipif("NPULSE_LONG" not in os.environ, reason="scripts/engine_fuzz.py runs it")
 @settings(max_examples=3000)
 @given(st.integers(0, 2**31), st.integers(1, 16))
 def test_many_random_designs_equal_pysim(seed: int, statements: int) -> None:
