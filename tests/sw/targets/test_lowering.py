@@ -100,7 +100,8 @@ def test_windows_with_padding_start_above_their_rows_modulo_a_half(net) -> None:
     assert [op.fields["acc_addr"] for op in activates] == [32 - 6 - 1, 32 + 32 - 7, 32 - 1, 32]
     first = activates[0].fields
     assert (first["origin_y"], first["origin_x"]) == (-1, -1)
-    assert (first["step_y_rows"], first["window_y_rows"]) == (2 * 6, 6)
+    assert [op.fields["window_y_rows"] for op in activates] == [6, 7, 6, 7]
+    assert [op.fields["step_y_rows"] for op in activates] == [2 * 6, 2 * 7, 0, 0]
     assert (first["limit_y"], first["limit_x"]) == (4, 6)
     assert (first["rows_y"], first["rows_x"], first["ub_y_stride"]) == (2, 3, 6)
     assert [op.fields["origin_x"] for op in activates] == [-1, 0, -1, 0]
