@@ -8,7 +8,6 @@ from operator import or_
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.array.pe import psum_width
@@ -16,6 +15,7 @@ from npulse.hw.array.weight_stationary import weight_stationary_array
 from npulse.hw.bus.axi4 import Axi4Interface, Axi4Signature
 from npulse.hw.bus.axi4lite import Axi4LiteInterface
 from npulse.hw.bus.csr import CsrBank
+from npulse.hw.common.queue import Queue
 from npulse.hw.cores.tpu_v1.activate import ActivateUnit
 from npulse.hw.cores.tpu_v1.counters import NAMES, Counters
 from npulse.hw.cores.tpu_v1.dispatch import Dispatcher
@@ -96,18 +96,11 @@ class TpuV1Core(wiring.Component):
             ("activate", self.activate),
         ):
             source: stream.Interface = getattr(self.dispatch, name)
-            width = len(Value.cast(source.payload))
-            queue = SyncFIFOBuffered(width=width, depth=self.config.queue_depth)
+            queue = Queue(source.p.shape(), depth=self.config.queue_depth)
             m.submodules[f"{name}_queue"] = queue
-            m.d.comb += [
-                queue.w_data.eq(source.payload),
-                queue.w_en.eq(source.valid),
-                source.ready.eq(queue.w_rdy),
-                Value.cast(unit.orders.payload).eq(queue.r_data),
-                unit.orders.valid.eq(queue.r_rdy),
-                queue.r_en.eq(unit.orders.ready),
-            ]
-            idle.append(unit.idle & (queue.r_level == 0))
+            wiring.connect(m, source, queue.i)
+            wiring.connect(m, queue.o, unit.orders)
+            idle.append(unit.idle & ~queue.o.valid)
         m.d.comb += self.dispatch.idle.eq(Cat(idle))
 
     def _masters(self, m: Module) -> None:

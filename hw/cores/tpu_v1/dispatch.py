@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.decode import format_layout, is_legal
+from npulse.hw.common.queue import Queue
 from npulse.hw.common.struct import struct
 from npulse.hw.cores.tpu_v1.ports import PC_WIDTH, TICKET_WIDTH, Order, UnitError
 from npulse.hw.dma.descriptor import TransferDescriptor
@@ -94,9 +94,9 @@ class Dispatcher(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self._fetch(m)
-        word, pc = words.r_data, Signal(PC_WIDTH)
+        word, pc = words.o.p, Signal(PC_WIDTH)
         go, take = Signal(), Signal()
-        m.d.comb += [go.eq(self.running & words.r_rdy), words.r_en.eq(take)]
+        m.d.comb += [go.eq(self.running & words.o.valid), words.o.ready.eq(take)]
         legal = Signal()
         m.d.comb += legal.eq(is_legal(ISA, word))
 
@@ -131,14 +131,14 @@ class Dispatcher(wiring.Component):
             m.d.sync += pc.eq(0)
         with m.Elif(take):
             m.d.sync += pc.eq(pc + 1)
-        starved = self.running & ~words.r_rdy & (pc == self.program_count[:PC_WIDTH])
+        starved = self.running & ~words.o.valid & (pc == self.program_count[:PC_WIDTH])
         self._finish(m, pc, halted, go & ~legal, starved)
         return m
 
-    def _fetch(self, m: Module) -> SyncFIFOBuffered:
+    def _fetch(self, m: Module) -> Queue:
         """Read the program from its start, and put beats together to words."""
         count = ISA.word_bytes // self.config.bus.instruction_bytes
-        m.submodules.words = words = SyncFIFOBuffered(width=WORD_WIDTH, depth=FETCHED_WORDS)
+        m.submodules.words = words = Queue(WORD_WIDTH, depth=FETCHED_WORDS)
         asking = Signal()
         with m.If(self.start):
             m.d.sync += asking.eq(1)
@@ -152,17 +152,17 @@ class Dispatcher(wiring.Component):
         ]
         if count == 1:
             m.d.comb += [
-                words.w_data.eq(self.beats.p),
-                words.w_en.eq(self.beats.valid),
-                self.beats.ready.eq(words.w_rdy),
+                words.i.p.eq(self.beats.p),
+                words.i.valid.eq(self.beats.valid),
+                self.beats.ready.eq(words.i.ready),
             ]
             return words
         width = len(self.beats.p)
         word, filled, full = Signal(WORD_WIDTH), Signal(range(count)), Signal()
         m.d.comb += [
-            words.w_data.eq(word),
-            words.w_en.eq(full),
-            self.beats.ready.eq(~full | words.w_rdy),
+            words.i.p.eq(word),
+            words.i.valid.eq(full),
+            self.beats.ready.eq(~full | words.i.ready),
         ]
         with m.If(self.beats.ready):
             m.d.sync += full.eq(self.beats.valid & (filled == count - 1))

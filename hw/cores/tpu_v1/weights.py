@@ -2,10 +2,10 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.common.decode import format_layout
+from npulse.hw.common.queue import Queue
 from npulse.hw.common.struct import struct
 from npulse.hw.dma.descriptor import TransferDescriptor
 from npulse.hw.memory.weight_fifo import BeatWrite, TileRead
@@ -96,7 +96,7 @@ class WeightUnit(wiring.Component):
         config = self.config
         job = data.StructLayout({"parameters": 1, "count": 16})
         tile_rows = config.memory.weight_fifo_tiles * config.array.rows
-        m.submodules.jobs = jobs = SyncFIFOBuffered(width=job.size, depth=AHEAD)
+        m.submodules.jobs = jobs = Queue(job, depth=AHEAD)
         self._request(m, jobs)
 
         current, active = struct(job, name="current", reset_less=True), Signal()
@@ -115,11 +115,11 @@ class WeightUnit(wiring.Component):
             finish.eq(unit_end & (current.count == 1)),
             self.tile_put.eq(unit_end & ~current.parameters),
             self.entry_put.eq(unit_end & current.parameters),
-            jobs.r_en.eq(~active | finish),
-            self.idle.eq(~active & (jobs.r_level == 0)),
+            jobs.o.ready.eq(~active | finish),
+            self.idle.eq(~active & ~jobs.o.valid),
         ]
-        with m.If(jobs.r_en):
-            m.d.sync += [current.eq(jobs.r_data), active.eq(jobs.r_rdy)]
+        with m.If(jobs.o.ready):
+            m.d.sync += [current.eq(jobs.o.p), active.eq(jobs.o.valid)]
         with m.Elif(unit_end):
             m.d.sync += current.count.eq(current.count - 1)
         with m.If(take):
@@ -142,7 +142,7 @@ class WeightUnit(wiring.Component):
         ]
         return m
 
-    def _request(self, m: Module, jobs: SyncFIFOBuffered) -> None:
+    def _request(self, m: Module, jobs: Queue) -> None:
         """Pass each instruction on as a transfer and as a job for its beats."""
         config = self.config
         f = self.orders.p
@@ -152,8 +152,8 @@ class WeightUnit(wiring.Component):
         unit_beats = Mux(parameters, entry_beats, tile_beats)
         desc = self.desc.p
         m.d.comb += [
-            self.desc.valid.eq(self.orders.valid & jobs.w_rdy),
-            self.orders.ready.eq(self.desc.ready & jobs.w_rdy),
+            self.desc.valid.eq(self.orders.valid & jobs.i.ready),
+            self.orders.ready.eq(self.desc.ready & jobs.i.ready),
             desc.addr.eq(f.dram_addr),
             desc.beats.eq(unit_beats),
             desc.rows.eq(f.tiles),
@@ -164,8 +164,8 @@ class WeightUnit(wiring.Component):
                     tile_beats * config.bus.weight_bytes,
                 )
             ),
-            jobs.w_en.eq(self.orders.valid & self.desc.ready),
-            jobs.w_data.eq(Cat(parameters, f.tiles)),
+            jobs.i.valid.eq(self.orders.valid & self.desc.ready),
+            jobs.i.p.eq(Cat(parameters, f.tiles)),
         ]
 
 
