@@ -1,6 +1,6 @@
 """What ``npulse run`` is to run: the executable and its inputs, read before anything runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from npulse.hw.spec.flavours import Npu
@@ -79,7 +79,10 @@ def _executable(
 
 
 def _image(path: Path, npu_name: str | None, overrides: list[str] | None) -> Executable:
-    """Executable of an image, refused if it is for another NPU than the one that is named."""
+    """Executable of an image, refused if it is for another core than the one that is named.
+
+    The memory behind the core is no part of it, so ``--set dram.latency_cycles=50`` is welcome.
+    """
     executable = image.load(path)
     if npu_name is None and overrides is None:
         return executable
@@ -89,7 +92,7 @@ def _image(path: Path, npu_name: str | None, overrides: list[str] | None) -> Exe
             f"{path} was made for {_named(executable.npu)}, not {_named(npu)}; leave --npu and "
             f"--set out, or compile the model for {_named(npu)}"
         )
-    return executable
+    return replace(executable, npu=npu)
 
 
 def _named(npu: Npu) -> str:

@@ -17,7 +17,7 @@ from npulse.sw.cli.job import Job, read_job
 from npulse.sw.cli.options import JsonOption, SetOption, screen, write_json
 from npulse.sw.cli.report import inline_outputs, run_report, totals
 from npulse.sw.cli.show import show_check, show_cycles, show_digits, show_outputs
-from npulse.sw.driver.devices import ENGINES, check_engine, open_device
+from npulse.sw.driver.devices import DEFAULT_ENGINE, ENGINES, check_engine, open_device
 from npulse.sw.driver.runtime import RunResult, Runtime
 from npulse.sw.driver.verilog import core_verilog, write_verilog
 from npulse.sw.errors import UserError
@@ -69,7 +69,7 @@ def run(
     overrides: SetOption = None,
     input_file: InputOption = None,
     output: OutputOption = None,
-    engine: EngineOption = "pysim",
+    engine: EngineOption = DEFAULT_ENGINE,
     check: CheckOption = False,
     images: ImagesOption = _IMAGES,
     keep: KeepOption = None,

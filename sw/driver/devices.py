@@ -7,7 +7,7 @@ from npulse.sw.driver.device import Device
 from npulse.sw.driver.rtl import RtlDevice
 from npulse.sw.errors import UserError
 
-__all__ = ["ENGINES", "PYSIM_MACS", "check_engine", "open_device"]
+__all__ = ["DEFAULT_ENGINE", "ENGINES", "PYSIM_MACS", "check_engine", "open_device"]
 
 #: Multiply-adds a cycle up to which pysim is offered: it builds every cell of the array, 32 x 32
 #: of them in about 10 s, and then carries out a few dozen cycles a second.
@@ -32,13 +32,17 @@ def _compiled(npu: Npu, memory_bytes: int) -> Device:
 ENGINES: dict[str, Callable[[Npu, int], Device]] = {"pysim": _pysim, "compiled": _compiled}
 
 
+#: What `npulse run` takes when none is named.
+DEFAULT_ENGINE = "pysim"
+
+
 def check_engine(engine: str) -> None:
     """Refuse an engine that is none of `ENGINES`."""
     if engine not in ENGINES:
         raise UserError(f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}")
 
 
-def open_device(npu: Npu, memory_bytes: int, engine: str = "pysim") -> Device:
+def open_device(npu: Npu, memory_bytes: int, engine: str = DEFAULT_ENGINE) -> Device:
     """Make a device with memory from byte address 0.
 
     Raises

@@ -6,6 +6,7 @@ tiles, addresses or hardware. Equality is of every element, bit by bit.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
 from xdsl.parser import Parser
 
-from npulse.hw.spec.tpu_v1_layout import pack_activations, unpack_activations
 from npulse.sw.driver.device import Device, DeviceError, Progress, RunStats
 from npulse.sw.errors import UserError
 from npulse.sw.interpret import interpret_module
@@ -75,6 +75,7 @@ class Runtime:
 
     def __init__(self, executable: Executable, device: Device | None) -> None:
         self.executable = executable
+        self._layout = import_module(f"npulse.hw.spec.{executable.npu.family}_layout")
         self._graph = parse_graph(executable.graph)
         self._host = {
             segment.name: parse_graph(segment.module)
@@ -194,13 +195,13 @@ class Runtime:
         config = self.executable.npu.config
         for binding in segment.inputs:
             block = values[binding.value].reshape(binding.shape)
-            self.device.write(binding.address, pack_activations(config, block))
+            self.device.write(binding.address, self._layout.pack_activations(config, block))
         self.device.start(segment.program_address, segment.instructions)
         stats = self.device.wait(cycle_limit(self.executable), progress)
         made = {}
         for binding in segment.outputs:
             raw = self.device.read(binding.address, binding.length_bytes)
-            block = unpack_activations(config, raw, binding.shape)
+            block = self._layout.unpack_activations(config, raw, binding.shape)
             made[binding.value] = block.reshape(binding.array_shape)
         return made, stats
 

@@ -135,6 +135,17 @@ def test_an_image_on_one_engine_gives_what_the_model_gives_on_the_other(npulse: 
     assert reports[0]["counters"] == reports[1]["counters"]
 
 
+def test_an_image_runs_behind_another_memory(npulse: Any) -> None:
+    npulse("compile", "digits", *NPU, "-o", "d.npulse")
+    run = ("run", "d.npulse", "--engine", "compiled", "--images", "1", "--check", "--json", "-")
+    near = json.loads(npulse(*run).out)
+    far = json.loads(npulse(*run, "--set", "dram.latency_cycles=100").out)
+    assert near["check"]["equal"]
+    assert far["check"]["equal"]
+    assert far["counters"]["cycles"] > near["counters"]["cycles"]
+    assert far["counters"]["busy"] == near["counters"]["busy"]
+
+
 def test_a_difference_from_golden_is_said_and_is_status_1(npulse: Any) -> None:
     npulse("compile", "digits", *NPU, "-o", "d.npulse")
     executable = image.load(Path("d.npulse"))
