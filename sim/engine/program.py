@@ -177,13 +177,16 @@ def plan(netlist: Netlist, chunk: int = CHUNK, *, eager_checks: bool = False) ->
     """
     units = Units(netlist.cells)
     sinks = sinks_of(netlist.cells)
+    writes = {
+        i for i, (cell, _) in enumerate(sinks) if isinstance(netlist.cells[cell], cells.WritePort)
+    }
     eager = {i for i, (cell, _) in enumerate(sinks) if eager_checks and _is_comb_check(netlist, cell)}
     while True:
         try:
             roots = [units.of_values(values) for _, values in sinks]
-            cycle_order = _order(units, roots, set(range(len(roots))) - eager)
+            cycle_order = _order(units, roots, set(range(len(roots))) - eager, writes)
             visible = _visible(netlist, units)
-            eval_order = _order(units, [*roots, visible], {*eager, len(roots)})
+            eval_order = _order(units, [*roots, visible], {*eager, len(roots)}, writes)
             break
         except Cut:
             continue
@@ -199,10 +202,13 @@ def _is_comb_check(netlist: Netlist, index: int) -> bool:
     return isinstance(cell, cells.Check) and cell.event < 0
 
 
-def _order(units: Units, roots: Sequence[Sequence[int]], chosen: set[int]) -> list[Step]:
-    """Order what the chosen roots need, keeping their numbers."""
+def _order(
+    units: Units, roots: Sequence[Sequence[int]], chosen: set[int], writes: set[int]
+) -> list[Step]:
+    """Order what the chosen roots need, keeping their numbers; writes of memories go last."""
     numbers = sorted(chosen)
-    steps = units.order([roots[number] for number in numbers])
+    places = [place for place, number in enumerate(numbers) if number in writes]
+    steps = units.order([roots[number] for number in numbers], places)
     return [(1, numbers[index]) if kind else (0, index) for kind, index in steps]
 
 

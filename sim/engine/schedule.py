@@ -7,7 +7,7 @@ units are cut to bits; the netlist's own rule is per bit, so a legal design alwa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from npulse.sim.engine import cells
 from npulse.sim.engine.cells import CONST, Cell, Run, Value, slice_value
@@ -110,13 +110,17 @@ class Units:
             return cell.arst is None
         return isinstance(cell, (cells.Input, cells.SyncRead, cells.GridCell))
 
-    def order(self, roots: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    def order(
+        self, roots: Sequence[Sequence[int]], late: Collection[int] = ()
+    ) -> list[tuple[int, int]]:
         """Post-order of what the roots need.
 
         Parameters
         ----------
         roots : sequence of sequence of int
             Units that each sink reads.
+        late : collection of int
+            Roots to put after all units and other roots: those that change what units read.
 
         Returns
         -------
@@ -133,8 +137,9 @@ class Units:
         for index, root in enumerate(roots):
             for unit in root:
                 self._visit(unit, done, result)
-            result.append((1, index))
-        return result
+            if index not in late:
+                result.append((1, index))
+        return result + [(1, index) for index in sorted(late)]
 
     def _visit(self, start: int, done: bytearray, result: list[tuple[int, int]]) -> None:
         if done[start]:

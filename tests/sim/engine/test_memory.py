@@ -121,6 +121,26 @@ def test_a_read_port_without_enable_holds() -> None:
     assert compiled.get(read.data) == 5
 
 
+def test_a_write_addressed_by_another_memory_sees_its_old_row() -> None:
+    m, table = design(4, 4, [3, 0, 0, 0])
+    m.submodules.target = target = Memory(shape=8, depth=16, init=[])
+    change, look = table.write_port(), table.read_port(domain="comb")
+    write = target.write_port()
+    m.d.comb += [
+        change.data.eq(9),
+        change.en.eq(1),
+        write.addr.eq(look.data),
+        write.data.eq(55),
+        write.en.eq(1),
+    ]
+    compiled = Compiled(m, cache=NO_CACHE)
+    compiled.step()
+    assert compiled.memory("words")[0] == 9
+    assert np.flatnonzero(compiled.memory("target")).tolist() == [3]
+    compiled.step()
+    assert np.flatnonzero(compiled.memory("target")).tolist() == [3, 9]
+
+
 def test_signed_rows_are_stored_as_bits_and_read_signed() -> None:
     m, words = design(signed(5), 2, [-3, 4])
     read = words.read_port(domain="comb")
