@@ -101,7 +101,7 @@ def run(
     show_cycles(console, total, npu.config.peak_macs_per_cycle, engine, seconds)
     show_check(console, total, results)
     for path in _write(job, report, results, output, keep, json_file):
-        console.print(f"written: {path}")
+        console.print(f"written: {_short(path)}", soft_wrap=True)
     return 1 if total.wrong else 0
 
 
@@ -114,7 +114,8 @@ def _run_all(job: Job, engine: str, check: bool) -> tuple[Runtime, list[RunResul
     runtime = Runtime(executable, device)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     start, results = time.monotonic(), []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    stderr = Console(stderr=True)
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task("RTL", total=len(job.inputs) * executable.summary.estimated_cycles)
         for number, inputs in enumerate(job.inputs, 1):
             before = sum(result.stats.cycles for result in results)
@@ -125,6 +126,12 @@ def _run_all(job: Job, engine: str, check: bool) -> tuple[Runtime, list[RunResul
 
             results.append(runtime.run(inputs, check=check, progress=show))
     return runtime, results, time.monotonic() - start
+
+
+def _short(path: Path) -> Path:
+    """The path from the current folder, if it is below it."""
+    absolute = path.absolute()
+    return absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else path
 
 
 def _write(
