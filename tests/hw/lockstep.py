@@ -35,9 +35,12 @@ class Lockstep:
         ports = {name: _port(dut, name) for name in (*idle, *outputs)}
 
         async def bench(ctx: Any) -> None:
+            now: dict[str, Any] = {}
             for inputs in self._schedule:
                 for name, value in {**idle, **inputs}.items():
-                    ctx.set(ports[name], value)
+                    if name not in now or now[name] != value:
+                        ctx.set(ports[name], value)
+                        now[name] = value
                 self._seen.append({name: ctx.get(ports[name]) for name in outputs})
                 await ctx.tick()
 

@@ -118,7 +118,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 2), st.lists(STEP, max_size=40), st.integers(0, 2**31))
 def test_equals_numpy_for_any_commands_that_keep_the_rules(cols, latency, steps, seed):
     rng = np.random.default_rng(seed)

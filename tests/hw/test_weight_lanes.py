@@ -75,7 +75,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from(SHAPES), st.integers(1, 2), st.lists(STEP, max_size=30), st.integers(0, 2**31)
 )
