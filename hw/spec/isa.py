@@ -149,10 +149,12 @@ class Isa:
 
     def parse(self, line: str) -> Instruction:
         """Instruction of a line such as ``ReadWeights dram_addr=4096 tiles=2``."""
-        name, *pairs = line.split()
-        values = {}
+        name, *pairs = line.split() or [""]
+        values: dict[str, int] = {}
         for pair in pairs:
-            key, given, value = pair.partition("=")
+            key, _, value = pair.partition("=")
+            if key in values:
+                raise ValueError(f"field {key} must be given once, not again in {line.strip()!r}")
             try:
                 values[key] = int(value, 0)
             except ValueError:

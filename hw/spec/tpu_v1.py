@@ -117,8 +117,6 @@ class TpuV1Config:
         power_of_two("queue_depth", self.queue_depth, 2, 16, "instructions")
         within("requantiser_latency", self.requantiser_latency, 1, 8, "cycles")
         within("clock_mhz", self.clock_mhz, 1, 10_000, "MHz")
-        fifo_rows = self.memory.weight_fifo_tiles * self.array.rows
-        within("weight_fifo_tiles x array.rows", fifo_rows, 2, 8192, "rows")
 
     @property
     def group_lanes(self) -> int:

@@ -175,6 +175,18 @@ def test_parse_refuses_operands(pair):
         TOY.parse(f"Add {pair} b=1")
 
 
+def test_parse_refuses_a_field_twice_and_an_empty_line():
+    with refuses("field a must be given once, not again in 'Add a=1 b=1 a=2'"):
+        TOY.parse("Add a=1 b=1 a=2 ")
+    with refuses("instruction must be one of Add, Stop, not ''"):
+        TOY.parse("  ")
+
+
+def test_make_refuses_what_is_no_integer():
+    with pytest.raises(TypeError, match="^Add.a must be an integer, not 1.5$"):
+        TOY.make("Add", a=1.5)
+
+
 def build(*formats: Format, opcode_width: int = 2) -> Isa:
     return Isa(name="toy", word_bytes=1, opcode_width=opcode_width, formats=formats)
 
