@@ -262,7 +262,7 @@ def test_next_start_lowers_done_and_failed(wide):
     assert all(seen["end"][:2] == (0, 0) for seen in front.seen if seen["running"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.integers(0, 2**32), max_size=12), st.integers(1, 9), st.integers(0, 2**31))
 def test_any_program_is_handed_on_in_order_under_any_waits(narrow, seeds, speed, seed):
     program = [ISA.random(Random(one)) for one in seeds]

@@ -235,7 +235,7 @@ def path(rows, cols, beat_bytes, tiles, latency):
 PATHS = [(3, 3, 2, 2, 1), (1, 2, 4, 2, 2), (4, 1, 1, 4, 1), (2, 5, 2, 2, 2)]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     st.sampled_from(PATHS),
     st.lists(st.tuples(st.booleans(), st.integers(1, 2)), min_size=1, max_size=5),

@@ -236,7 +236,7 @@ ORDER = st.builds(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     st.sampled_from([(1, 1), (3, 1), (4, 2), (3, 4)]),
     st.lists(ORDER, min_size=1, max_size=4),
