@@ -35,6 +35,7 @@ from npulse.sw.ir.graph import (
 )
 from npulse.sw.ir.graph_rules import need_quant
 from npulse.sw.ir.types import dtype_of, ints, type_of
+from npulse.sw.kernels import KERNELS
 
 Array = NDArray[Any]
 
@@ -171,13 +172,21 @@ def _conv2d(op: Conv2dOp, x: Array, w: Array, bias: Array) -> Array:
         dilation=(dilation_h, dilation_w),
         padding=((top, bottom), (left, right)),
         input_zero_point=op.input_zero_point,
+        weight_zero_point=op.weight_zero_point,
         groups=op.group_count,
     )
     return _requantized(op, acc)
 
 
 def _fully_connected(op: FullyConnectedOp, x: Array, w: Array, bias: Array) -> Array:
-    return _requantized(op, fully_connected(x, w, bias, input_zero_point=op.input_zero_point))
+    acc = fully_connected(
+        x,
+        w,
+        bias,
+        input_zero_point=op.input_zero_point,
+        weight_zero_point=op.weight_zero_point,
+    )
+    return _requantized(op, acc)
 
 
 def _max_pool2d(op: MaxPool2dOp, x: Array) -> Array:
@@ -252,4 +261,5 @@ _KERNELS: dict[type[Operation], Callable[..., Array]] = {
     QuantizeOp: _quantize,
     DequantizeOp: _dequantize,
     RequantizeOp: _requantize,
+    **KERNELS,
 }

@@ -105,6 +105,12 @@ class TfliteImporter:
         self.builder.name(value, tensor.name)
         self.values[index] = value
 
+    def alias_result(self, op: TfliteOperator, value: SSAValue, position: int = 0) -> None:
+        """Make a value that has a name already the output of an operator that changes nothing."""
+        name = value.name_hint
+        self.set_result(op, value, position)
+        value.name_hint = name
+
     def host(self, op: TfliteOperator, rule: str, decided_by: str, remedy: str) -> None:
         """Append a host operator with the options of the file."""
         inputs = [self.value(op, i) for i in op.inputs if i >= 0]

@@ -60,6 +60,24 @@ _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "MAX_POOL_2D": (tflite.Pool2DOptions, _POOL),
     "AVERAGE_POOL_2D": (tflite.Pool2DOptions, _POOL),
     "ADD": (tflite.AddOptions, ("FusedActivationFunction", "PotScaleInt16")),
+    "SUB": (tflite.SubOptions, ("FusedActivationFunction", "PotScaleInt16")),
+    "MUL": (tflite.MulOptions, ("FusedActivationFunction",)),
+    "LEAKY_RELU": (tflite.LeakyReluOptions, ("Alpha",)),
+    "GELU": (tflite.GeluOptions, ("Approximate",)),
+    "CONCATENATION": (tflite.ConcatenationOptions, ("Axis", "FusedActivationFunction")),
+    "STRIDED_SLICE": (
+        tflite.StridedSliceOptions,
+        ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
+    ),
+    "RESIZE_NEAREST_NEIGHBOR": (
+        tflite.ResizeNearestNeighborOptions,
+        ("AlignCorners", "HalfPixelCenters"),
+    ),
+    "TRANSPOSE_CONV": (
+        tflite.TransposeConvOptions,
+        ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
+    ),
+    "BATCH_MATMUL": (tflite.BatchMatMulOptions, ("AdjX", "AdjY")),
     "SOFTMAX": (tflite.SoftmaxOptions, ("Beta",)),
 }
 _OPERATOR_NAMES = {
@@ -80,6 +98,7 @@ class TfliteTensor:
     zero_points: NDArray[np.int64]
     axis: int
     data: NDArray[Any] | None
+    unsigned: bool = False  #: uint8 in the file, made int8 by `tflite_unsigned`
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     var_operand_def,
@@ -44,6 +45,18 @@ from xdsl.irdl import (
 from npulse.hw.spec.numerics import RequantScheme, Rounding
 from npulse.sw.ir import graph_rules as rules
 from npulse.sw.ir.graph_base import FORMAT, GraphOp, IntegerOp, Ints, LinearOp, i32s, i64s
+from npulse.sw.ir.graph_elementwise import (
+    AddOp,
+    LutOp,
+    MaximumOp,
+    MinimumOp,
+    MulOp,
+    PreluOp,
+    SubOp,
+)
+from npulse.sw.ir.graph_matrix import BatchMatmulOp, TransposeConv2dOp
+from npulse.sw.ir.graph_move import ConcatOp, PadOp, ResizeNearestOp, SliceOp
+from npulse.sw.ir.graph_pool import AveragePool2dOp, MeanOp
 from npulse.sw.ir.types import GraphTensor, QuantAttr, ints, quant_of, type_of
 
 
@@ -84,6 +97,8 @@ class Conv2dOp(LinearOp):
     dilations = prop_def(DenseArrayBase.constr(i64))
     pads = prop_def(DenseArrayBase.constr(i64))
     groups = prop_def(DenseArrayBase.constr(i64))
+    #: ``float32`` where input and weight scale are multiplied in it: TFLite's uint8 kernels.
+    product = opt_prop_def(StringAttr)
     assembly_format = FORMAT
 
     def __init__(
@@ -100,11 +115,13 @@ class Conv2dOp(LinearOp):
         groups: int = 1,
         clamp: Ints = (-128, 127),
         scheme: RequantScheme = RequantScheme.TFLITE_Q31_DOUBLE,
+        float32_product: bool = False,
     ) -> None:
         super().__init__(
             operands=[input, weight, bias],
             result_types=[result],
             properties={
+                "product": StringAttr("float32") if float32_product else None,
                 "strides": i64s(strides),
                 "dilations": i64s(dilations),
                 "pads": i64s(pads),
@@ -120,7 +137,14 @@ class Conv2dOp(LinearOp):
         """Groups of channels that do not mix."""
         return ints(self.groups)[0]
 
+    @property
+    def effective_scales(self) -> NDArray[np.float64]:
+        """Factor from accumulator to output code for each output channel, (N,) float64."""
+        return self.float32_scales if self.product is not None else super().effective_scales
+
     def verify_(self) -> None:
+        if self.product is not None and self.product.data != "float32":
+            rules.fail(self, f"product must be float32 or absent, not {self.product.data!r}")
         rules.verify_conv2d(self)
 
 
@@ -162,10 +186,7 @@ class FullyConnectedOp(LinearOp):
         With one weight scale, TFLite multiplies input and weight scale in float32
         (GetQuantizedConvolutionMultipler); with one a channel, in double precision.
         """
-        if not self.weight_quant.per_tensor:
-            return super().effective_scales
-        product = np.float64(self.input_quant.scale * self.weight_quant.scale)
-        return np.full(self.out_channels, product / np.float64(self.output_quant.scale))
+        return self.float32_scales if self.weight_quant.per_tensor else super().effective_scales
 
     def verify_(self) -> None:
         rules.verify_fully_connected(self)
@@ -214,7 +235,7 @@ class MaxPool2dOp(GraphOp):
         return low, high
 
     def verify_(self) -> None:
-        rules.verify_max_pool2d(self)
+        rules.verify_pool2d(self)
 
 
 @irdl_op_definition
@@ -453,6 +474,21 @@ Graph = Dialect(
         DequantizeOp,
         RequantizeOp,
         HostOp,
+        AveragePool2dOp,
+        MeanOp,
+        AddOp,
+        SubOp,
+        MulOp,
+        PreluOp,
+        MinimumOp,
+        MaximumOp,
+        LutOp,
+        PadOp,
+        ConcatOp,
+        SliceOp,
+        ResizeNearestOp,
+        TransposeConv2dOp,
+        BatchMatmulOp,
     ],
     [QuantAttr],
 )

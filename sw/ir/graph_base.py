@@ -108,6 +108,11 @@ class LinearOp(IntegerOp):
         return self.output_quant.zero_point
 
     @property
+    def weight_zero_point(self) -> int:
+        """Code of real zero in the weight; not 0 in some models of uint8 only."""
+        return int(self.weight_quant.zero_point_array[0])
+
+    @property
     def out_channels(self) -> int:
         """Output channels N."""
         return type_of(self.weight).get_shape()[0]
@@ -120,4 +125,11 @@ class LinearOp(IntegerOp):
         """
         product = np.float64(self.input_quant.scale) * self.weight_quant.scale_array
         ratio = product.astype(np.float64) / np.float64(self.output_quant.scale)
+        return np.broadcast_to(ratio, (self.out_channels,)).copy()
+
+    @property
+    def float32_scales(self) -> NDArray[np.float64]:
+        """As `effective_scales`, with input and weight scale multiplied in float32."""
+        product = (self.input_quant.scale * self.weight_quant.scale_array).astype(np.float64)
+        ratio = product / np.float64(self.output_quant.scale)
         return np.broadcast_to(ratio, (self.out_channels,)).copy()

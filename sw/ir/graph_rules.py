@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from npulse.hw.spec.numerics import MULTIPLIER_MAX, RequantScheme, Rounding
 from npulse.sw.errors import shorten
-from npulse.sw.ir.types import GraphTensor, QuantAttr, dtype_of, ints, quant_of
+from npulse.sw.ir.types import GraphTensor, QuantAttr, dtype_of, ints, quant_of, type_of
 
 if TYPE_CHECKING:
     from npulse.sw.ir.graph import (
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         ReshapeOp,
         TransposeOp,
     )
+    from npulse.sw.ir.graph_base import LinearOp
+    from npulse.sw.ir.graph_pool import AveragePool2dOp
 
 #: A tensor larger than this is refused: no machine of this project holds it.
 MAX_TENSOR_BYTES = 1 << 30
@@ -92,7 +94,7 @@ def need_quant(op: "GraphOp", operand: str, attribute: Attribute) -> QuantAttr:
     return quant
 
 
-def _need_codes(op: "GraphOp", operand: str, attribute: Attribute, dtypes: str) -> QuantAttr:
+def need_codes(op: "GraphOp", operand: str, attribute: Attribute, dtypes: str) -> QuantAttr:
     """Check for a per-tensor quantised tensor of one of the numpy types in ``dtypes``."""
     quant = need_quant(op, operand, attribute)
     tensor = need_tensor(op, operand, attribute)
@@ -103,42 +105,48 @@ def _need_codes(op: "GraphOp", operand: str, attribute: Attribute, dtypes: str) 
     return quant
 
 
-def _need_rank(op: "GraphOp", operand: str, attribute: Attribute, rank: int) -> tuple[int, ...]:
+def need_rank(op: "GraphOp", operand: str, attribute: Attribute, rank: int) -> tuple[int, ...]:
+    """Check the number of axes of a tensor and give its shape."""
     shape = need_tensor(op, operand, attribute).get_shape()
     if len(shape) != rank:
         fail(op, f"{operand} must have {rank} axes, not shape {dims(shape)}")
     return shape
 
 
-def _need_shape(op: "GraphOp", operand: str, attribute: Attribute, due: Sequence[int]) -> None:
+def need_shape(op: "GraphOp", operand: str, attribute: Attribute, due: Sequence[int]) -> None:
+    """Check the shape of a tensor."""
     shape = need_tensor(op, operand, attribute).get_shape()
     if shape != tuple(due):
         fail(op, f"{operand} must have shape {dims(due)}, not {dims(shape)}")
 
 
-def _ints(
+def need_ints(
     op: "GraphOp", name: str, attribute: DenseArrayBase[I64], count: int, low: int
 ) -> list[int]:
+    """Check the length and smallest element of an array property and give it."""
     values = list(ints(attribute))
     if len(values) != count or any(v < low for v in values):
         fail(op, f"{name} must be {count} integers of at least {low}, not {values}")
     return values
 
 
-def _check_clamp(op: "GraphOp", clamp: DenseArrayBase[I32], tensor: GraphTensor) -> None:
+def check_clamp(op: "GraphOp", clamp: DenseArrayBase[I32], tensor: GraphTensor) -> None:
+    """Check that a clamp is two codes in order."""
     low, high = code_range(tensor)
     values = list(ints(clamp))
     if len(values) != 2 or not low <= values[0] <= values[1] <= high:
         fail(op, f"clamp must be two integers in order, from {low} to {high}, not {values}")
 
 
-def _check_scheme(op: "GraphOp", scheme: StringAttr) -> None:
+def check_scheme(op: "GraphOp", scheme: StringAttr) -> None:
+    """Check that a requantisation scheme is one of `RequantScheme`."""
     known = [s.value for s in RequantScheme]
     if scheme.data not in known:
         fail(op, f"scheme must be one of {', '.join(known)}, not {scheme.data!r}")
 
 
-def _check_ratios(op: "GraphOp", ratios: Sequence[float]) -> None:
+def check_ratios(op: "GraphOp", ratios: Sequence[float]) -> None:
+    """Check that requantisation factors have a Q31 multiplier."""
     limit = MULTIPLIER_MAX / 2
     worst = max(ratios)
     if worst > limit:
@@ -150,34 +158,35 @@ def window_output(extent: int, kernel: int, stride: int, dilation: int, pads: in
     return (extent + pads - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def _check_linear(op: "Conv2dOp | FullyConnectedOp") -> None:
-    _need_codes(op, "input", op.input.type, "int8")
-    _need_codes(op, "result", op.result.type, "int8")
+def check_linear(op: "LinearOp") -> None:
+    """Check types and arithmetic of an operator with weights and bias."""
+    need_codes(op, "input", op.input.type, "int8")
+    need_codes(op, "result", op.result.type, "int8")
     weight_quant = need_quant(op, "weight", op.weight.type)
     weight = need_tensor(op, "weight", op.weight.type)
     if dtype_of(weight) != np.int8:
         fail(op, f"weight must be int8, not {dtype_of(weight)}")
     if weight_quant.axis.data > 0:
         fail(op, f"weight scales must be on axis 0, not {weight_quant.axis.data}")
-    if weight_quant.zero_point_array.any():
-        fail(op, "weight must have zero points of 0")
+    if weight_quant.zero_point_array.any() and not weight_quant.per_tensor:
+        fail(op, "weight must have zero points of 0 when it has a scale for each channel")
     bias = need_tensor(op, "bias", op.bias.type)
     if dtype_of(bias) != np.int32:
         fail(op, f"bias must be int32, not {dtype_of(bias)}")
-    _need_shape(op, "bias", op.bias.type, weight.get_shape()[:1])
-    _check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
-    _check_scheme(op, op.scheme)
-    _check_ratios(op, list(op.effective_scales))
+    need_shape(op, "bias", op.bias.type, weight.get_shape()[:1])
+    check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
+    check_scheme(op, op.scheme)
+    check_ratios(op, list(op.effective_scales))
 
 
 def verify_conv2d(op: "Conv2dOp") -> None:
     """Check shapes, windows, groups and arithmetic of a convolution."""
-    batch, height, width, channels = _need_rank(op, "input", op.input.type, 4)
-    count, kernel_h, kernel_w, group_channels = _need_rank(op, "weight", op.weight.type, 4)
-    strides = _ints(op, "strides", op.strides, 2, 1)
-    dilations = _ints(op, "dilations", op.dilations, 2, 1)
-    top, left, bottom, right = _ints(op, "pads", op.pads, 4, 0)
-    (groups,) = _ints(op, "groups", op.groups, 1, 1)
+    batch, height, width, channels = need_rank(op, "input", op.input.type, 4)
+    count, kernel_h, kernel_w, group_channels = need_rank(op, "weight", op.weight.type, 4)
+    strides = need_ints(op, "strides", op.strides, 2, 1)
+    dilations = need_ints(op, "dilations", op.dilations, 2, 1)
+    top, left, bottom, right = need_ints(op, "pads", op.pads, 4, 0)
+    (groups,) = need_ints(op, "groups", op.groups, 1, 1)
     if min(kernel_h, kernel_w, count, channels) < 1:
         fail(op, f"weight must not be empty, not shape {dims((count, kernel_h, kernel_w))}")
     if group_channels * groups != channels or count % groups:
@@ -191,28 +200,28 @@ def verify_conv2d(op: "Conv2dOp") -> None:
     if min(out_h, out_w) < 1:
         extent = dims((height + top + bottom, width + left + right))
         fail(op, f"window {kernel_h}x{kernel_w} must fit in the padded input {extent}")
-    _check_linear(op)
-    _need_shape(op, "result", op.result.type, (batch, out_h, out_w, count))
+    check_linear(op)
+    need_shape(op, "result", op.result.type, (batch, out_h, out_w, count))
 
 
 def verify_fully_connected(op: "FullyConnectedOp") -> None:
     """Check shapes and arithmetic of a matrix product."""
-    rows, depth = _need_rank(op, "input", op.input.type, 2)
-    count, weight_depth = _need_rank(op, "weight", op.weight.type, 2)
+    rows, depth = need_rank(op, "input", op.input.type, 2)
+    count, weight_depth = need_rank(op, "weight", op.weight.type, 2)
     if depth != weight_depth:
         fail(op, f"weight must have {depth} columns as input has, not {weight_depth}")
     if min(count, depth) < 1:
         fail(op, f"weight must not be empty, not shape {dims((count, depth))}")
-    _check_linear(op)
-    _need_shape(op, "result", op.result.type, (rows, count))
+    check_linear(op)
+    need_shape(op, "result", op.result.type, (rows, count))
 
 
-def verify_max_pool2d(op: "MaxPool2dOp") -> None:
-    """Check windows of a pooling and that it keeps codes as they are."""
-    batch, height, width, channels = _need_rank(op, "input", op.input.type, 4)
-    kernel_h, kernel_w = _ints(op, "kernel", op.kernel, 2, 1)
-    stride_h, stride_w = _ints(op, "strides", op.strides, 2, 1)
-    top, left, bottom, right = _ints(op, "pads", op.pads, 4, 0)
+def verify_pool2d(op: "MaxPool2dOp | AveragePool2dOp", dtypes: str = "int8") -> None:
+    """Check windows of a pooling and that it keeps the scale of its codes."""
+    batch, height, width, channels = need_rank(op, "input", op.input.type, 4)
+    kernel_h, kernel_w = need_ints(op, "kernel", op.kernel, 2, 1)
+    stride_h, stride_w = need_ints(op, "strides", op.strides, 2, 1)
+    top, left, bottom, right = need_ints(op, "pads", op.pads, 4, 0)
     if max(top, bottom) >= kernel_h or max(left, right) >= kernel_w:
         fail(op, f"pads must be smaller than the window {kernel_h}x{kernel_w}")
     out_h = window_output(height, kernel_h, stride_h, 1, top + bottom)
@@ -220,19 +229,21 @@ def verify_max_pool2d(op: "MaxPool2dOp") -> None:
     if min(out_h, out_w) < 1:
         extent = dims((height + top + bottom, width + left + right))
         fail(op, f"window {kernel_h}x{kernel_w} must fit in the padded input {extent}")
-    quant = _need_codes(op, "input", op.input.type, "int8")
-    if _need_codes(op, "result", op.result.type, "int8") != quant:
+    quant = need_codes(op, "input", op.input.type, dtypes)
+    if need_codes(op, "result", op.result.type, dtypes) != quant:
         fail(op, "result must have the scale and zero point of input")
-    _check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
-    _need_shape(op, "result", op.result.type, (batch, out_h, out_w, channels))
+    if type_of(op.result).element_type != type_of(op.input).element_type:
+        fail(op, f"result must have the elements of input, not {type_of(op.result)}")
+    check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
+    need_shape(op, "result", op.result.type, (batch, out_h, out_w, channels))
 
 
 def verify_clamp(op: "ClampOp") -> None:
     """Check that a clamp keeps the type and is within its codes."""
-    _need_codes(op, "input", op.input.type, "int8")
+    need_codes(op, "input", op.input.type, "int8")
     if op.result.type != op.input.type:
         fail(op, f"result must have the type of input, not {op.result.type}")
-    _check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
+    check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
 
 
 def _check_same_elements(op: "ReshapeOp | TransposeOp") -> tuple[GraphTensor, GraphTensor]:
@@ -268,11 +279,11 @@ def verify_quantize(op: "QuantizeOp") -> None:
     x = need_tensor(op, "input", op.input.type)
     if dtype_of(x) != np.float32:
         fail(op, f"input must be float32, not {dtype_of(x)}")
-    _need_codes(op, "result", op.result.type, "int8 or uint8")
+    need_codes(op, "result", op.result.type, "int8 or uint8")
     known = [r.value for r in Rounding]
     if op.rounding.data not in known:
         fail(op, f"rounding must be {' or '.join(known)}, not {op.rounding.data!r}")
-    _need_shape(op, "result", op.result.type, x.get_shape())
+    need_shape(op, "result", op.result.type, x.get_shape())
 
 
 def verify_dequantize(op: "DequantizeOp") -> None:
@@ -281,18 +292,18 @@ def verify_dequantize(op: "DequantizeOp") -> None:
     y = need_tensor(op, "result", op.result.type)
     if dtype_of(y) != np.float32:
         fail(op, f"result must be float32, not {dtype_of(y)}")
-    _need_shape(op, "input", op.input.type, y.get_shape())
+    need_shape(op, "input", op.input.type, y.get_shape())
 
 
 def verify_requantize(op: "RequantizeOp") -> None:
     """Check types, clamp and scheme of a change of scale."""
-    _need_codes(op, "input", op.input.type, "int8 or uint8")
-    _need_codes(op, "result", op.result.type, "int8 or uint8")
+    need_codes(op, "input", op.input.type, "int8 or uint8")
+    need_codes(op, "result", op.result.type, "int8 or uint8")
     x = need_tensor(op, "input", op.input.type)
-    _need_shape(op, "result", op.result.type, x.get_shape())
-    _check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
-    _check_scheme(op, op.scheme)
-    _check_ratios(op, [op.effective_scale])
+    need_shape(op, "result", op.result.type, x.get_shape())
+    check_clamp(op, op.clamp, need_tensor(op, "result", op.result.type))
+    check_scheme(op, op.scheme)
+    check_ratios(op, [op.effective_scale])
 
 
 def verify_host(op: "HostOp") -> None:

@@ -9,6 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 from npulse.sw.errors import UserError
 from npulse.sw.frontends.load import load_model
 from npulse.sw.frontends.model import Model
+from npulse.sw.frontends.tflite_ops import OPERATORS
 from npulse.sw.interpret import interpret
 from npulse.sw.ir.graph import Conv2dOp, FullyConnectedOp, HostOp
 
@@ -197,12 +198,11 @@ def one_op(builder: Any, kind: str, **tensors: Any) -> bytes:
     return builder.build([x], [y])
 
 
+KNOWN = ", ".join(sorted(OPERATORS))
 MESSAGES = [
     (
-        {"kind": "LOGISTIC"},
-        "{path}: LOGISTIC node 'y': the operator is not supported; a model may use ADD, "
-        "AVERAGE_POOL_2D, CONV_2D, DEPTHWISE_CONV_2D, DEQUANTIZE, FULLY_CONNECTED, MAX_POOL_2D, "
-        "QUANTIZE, RELU, RELU6, RELU_N1_TO_1, RESHAPE, SOFTMAX",
+        {"kind": "ATAN2"},
+        "{path}: ATAN2 node 'y': the operator is not supported; a model may use " + KNOWN,
     ),
     (
         {"y_dtype": np.int16},

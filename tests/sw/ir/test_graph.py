@@ -122,8 +122,8 @@ CASES: list[tuple[Callable[[], GraphOp], str]] = [
     (lambda: conv(weight_dtype=np.uint8), "graph.conv2d 'c': weight must be int8, not uint8"),
     (lambda: conv(x_dtype=np.uint8), "graph.conv2d 'c': input must be int8, not uint8"),
     (
-        lambda: conv(weight_quant=QuantAttr.of(0.5, 1)),
-        "graph.conv2d 'c': weight must have zero points of 0",
+        lambda: conv(weight_quant=QuantAttr.of([0.5] * 6, 1, 0)),
+        "graph.conv2d 'c': weight must have zero points of 0 when it has a scale for each channel",
     ),
     (
         lambda: conv(weight_quant=QuantAttr.of([0.5] * 4, 0, 3)),
