@@ -141,6 +141,14 @@ def constant_weights(op: Compute, config: TpuV1Config) -> str | None:
     return None
 
 
+@_rule(Conv2dOp, FullyConnectedOp, remedy="quantise the weights symmetrically to int8")
+def symmetric_weights(op: Compute, config: TpuV1Config) -> str | None:
+    """Weights must have a zero point of 0, or fit int8 once it is subtracted."""
+    assert isinstance(op, Conv2dOp | FullyConnectedOp)
+    zero = op.weight_zero_point
+    return None if zero == 0 else f"weight zero point = {zero}"
+
+
 @_rule(
     Conv2dOp,
     FullyConnectedOp,

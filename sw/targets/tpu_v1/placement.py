@@ -26,6 +26,14 @@ SIGN_FLIP = Violation(
 LAYOUT_BORDER = Violation("layout_border", "moves data only", "")
 
 
+def _no_unit(op: GraphOp) -> Violation:
+    return Violation(
+        "operator.no_hardware",
+        f"operator {op.name}",
+        "none: the matrix and activation units have no such operation",
+    )
+
+
 @dataclass
 class Decisions:
     """Rules of the target run once for each operator; some may be forced onto the host."""
@@ -50,7 +58,9 @@ class Decisions:
         if isinstance(op, HostOp):
             why = op.why()
             return Violation(why["rule"], why["decided_by"], why["remedy"])
-        return LAYOUT_BORDER if isinstance(op, LAYOUT) else CONVERSION
+        if isinstance(op, QuantizeOp | DequantizeOp):
+            return CONVERSION
+        return LAYOUT_BORDER if isinstance(op, LAYOUT) else _no_unit(op)
 
     def view(self, op: GraphOp) -> View | None:
         """What the NPU reads for an operator, None for one of the host."""
