@@ -14,7 +14,15 @@ from npulse.hw.spec.tpu_v1 import TpuV1Config
 from npulse.hw.spec.tpu_v1_layout import PARAMETER_BYTES, conv_tiles, pack_parameters, pack_tiles
 from npulse.sw.targets.tpu_v1.layers import Layer
 
-__all__ = ["Constants", "Pass", "entry_bytes", "input_blocks", "pass_tiles"]
+__all__ = [
+    "Constants",
+    "Pass",
+    "entry_bytes",
+    "input_blocks",
+    "pass_tile_counts",
+    "pass_tiles",
+    "repeats",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,26 @@ def _channels(config: TpuV1Config, layer: Layer, index: int) -> tuple[int, int]:
     return first, min(first + config.array.cols, layer.channels)
 
 
+def repeats(config: TpuV1Config, layer: Layer) -> int:
+    """Kernel places that one tile serves: all where they have equal weights, else 1.
+
+    A tile that stays in the array costs an instruction for each place and no read, which pays
+    for the ones of an average; the array must take all channels of a pass in one tile.
+    """
+    places = layer.kernel[0] * layer.kernel[1]
+    passes = range(-(-layer.channels // config.array.cols))
+    spans = [input_blocks(config, layer, index) for index in passes]
+    alone = config.read_groups == 1 and all(end - start == 1 for start, end in spans)
+    return places if layer.is_average and alone else 1
+
+
+def pass_tile_counts(config: TpuV1Config, layer: Layer) -> list[int]:
+    """Weight tiles of each pass, without packing them."""
+    kernel = layer.kernel[0] * layer.kernel[1] // repeats(config, layer)
+    spans = (input_blocks(config, layer, n) for n in range(-(-layer.channels // config.array.cols)))
+    return [(end - start) * config.read_groups * kernel for start, end in spans]
+
+
 def pass_tiles(config: TpuV1Config, layer: Layer, index: int) -> NDArray[np.int8]:
     """Tiles (T, rows, cols) int8 of a pass, in the order in which the array takes them."""
     first, last = _channels(config, layer, index)
@@ -59,7 +87,7 @@ def pass_tiles(config: TpuV1Config, layer: Layer, index: int) -> NDArray[np.int8
     for channel in range(first, last):
         at = channel // outputs * inputs - start * config.block_channels
         dense[channel - first, ..., at : at + inputs] = layer.weights[channel]
-    return conv_tiles(config, dense)[0]
+    return conv_tiles(config, dense)[0][:: repeats(config, layer)]
 
 
 class Constants:

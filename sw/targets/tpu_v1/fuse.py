@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from npulse.hw.spec.tpu_v1 import TpuV1Config
 from npulse.sw.ir.graph import Conv2dOp, GraphOp, MaxPool2dOp
 from npulse.sw.passes.partition import Segment
+from npulse.sw.targets.tpu_v1.estimate import layer_estimate
 from npulse.sw.targets.tpu_v1.layers import Layer, fuse_pool, layer_of
 from npulse.sw.targets.tpu_v1.legality import COMPUTE
-from npulse.sw.targets.tpu_v1.lower_graph import layer_estimate
 
 __all__ = ["Fusion", "fuse_segment"]
 

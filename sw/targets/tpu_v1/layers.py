@@ -37,6 +37,9 @@ Pair = tuple[int, int]
 ONE: Pair = (1, 1)
 ZERO: Pair = (0, 0)
 
+#: Operator whose layer is a mean over windows.
+AVERAGE = "graph.average_pool2d"
+
 #: Factor of exactly 1 as multiplier and shift: (x << 1) * 2**30 >> 31 is x for |x| < 2**30.
 IDENTITY = (1 << 30, 1)
 
@@ -83,6 +86,11 @@ class Layer:
     def is_copy(self) -> bool:
         """Whether no arithmetic of the model is done: no multiply-add counts."""
         return self.op in (MaxPool2dOp.name, ClampOp.name, RequantizeOp.name)
+
+    @property
+    def is_average(self) -> bool:
+        """Whether all kernel places have the same weights, those of a mean."""
+        return self.op == AVERAGE
 
     @property
     def macs(self) -> int:

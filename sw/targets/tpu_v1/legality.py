@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from npulse.hw.spec.isa import Field
 from npulse.hw.spec.tpu_v1 import TpuV1Config
 from npulse.hw.spec.tpu_v1_isa import ISA
-from npulse.hw.spec.tpu_v1_layout import ROUNDING_CODES, blocks, tensor_rows
+from npulse.hw.spec.tpu_v1_layout import ROUNDING_CODES, blocks
 from npulse.sw.ir.graph import (
     ClampOp,
     Conv2dOp,
@@ -225,13 +225,3 @@ def channel_count(op: Compute, config: TpuV1Config) -> str | None:
         kernel = height * width
     fits = count <= BLOCKS_MAX and count * config.read_groups * kernel <= TILES_MAX
     return None if fits else f"channels = {channels}"
-
-
-@_rule(remedy="choose a larger memory.unified_buffer_rows, or split the image")
-def unified_buffer(op: Compute, config: TpuV1Config) -> str | None:
-    """Input and result together must fit the unified buffer."""
-    view = source_view(op)
-    assert view is not None
-    needed = tensor_rows(config, *view.image) + tensor_rows(config, *_image(op.result))
-    available = config.memory.unified_buffer_rows
-    return None if needed <= available else f"rows needed = {needed}, available = {available}"

@@ -36,16 +36,13 @@ def _no_unit(op: GraphOp) -> Violation:
 
 @dataclass
 class Decisions:
-    """Rules of the target run once for each operator; some may be forced onto the host."""
+    """Rules of the target, run once for each operator."""
 
     config: TpuV1Config
-    forced: dict[str, Violation] = field(default_factory=dict)  #: By node.
     _known: dict[GraphOp, Violation | None] = field(default_factory=dict)
 
     def violation(self, op: GraphOp) -> Violation | None:
         """Why an operator is on the host, None when it is on the NPU."""
-        if op.node_name in self.forced and isinstance(op, COMPUTE):
-            return self.forced[op.node_name]
         if op not in self._known:
             self._known[op] = self._decide(op)
         return self._known[op]

@@ -1,15 +1,15 @@
 """Counts what was compiled."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from npulse.hw.spec.tpu_v1 import TpuV1Config
-from npulse.sw.ir.tpu import ProgramOp, ReadWeightsOp
+from npulse.sw.ir.tpu import InstructionOp, ProgramOp, ReadWeightsOp, SyncOp
 from npulse.sw.passes.allocate import Allocation
 from npulse.sw.targets.executable import Layer, Summary
 from npulse.sw.targets.tpu_v1.dram import Memory
+from npulse.sw.targets.tpu_v1.estimate import layer_estimate
 from npulse.sw.targets.tpu_v1.fuse import Fusion
-from npulse.sw.targets.tpu_v1.lower_graph import layer_estimate
 
 __all__ = ["summarise"]
 
@@ -18,14 +18,21 @@ def summarise(
     config: TpuV1Config,
     fusions: Sequence[Fusion],
     programs: Sequence[ProgramOp],
+    owners: Sequence[Mapping[InstructionOp, int]],
     allocations: Sequence[Allocation],
     memory: Memory,
 ) -> Summary:
-    """Figures of all NPU segments together; the buffer's are those of the fullest."""
+    """Figures of all NPU segments together; the buffer's are those of the fullest.
+
+    Parameters
+    ----------
+    owners : sequence of mapping
+        For each segment the index of the layer that an instruction is for.
+    """
     layers = [
         layer
-        for fusion, program in zip(fusions, programs, strict=True)
-        for layer in _layers(config, fusion, program)
+        for fusion, program, owner in zip(fusions, programs, owners, strict=True)
+        for layer in _layers(config, fusion, program, owner)
     ]
     return Summary(
         layers=tuple(layers),
@@ -40,26 +47,39 @@ def summarise(
     )
 
 
-def _layers(config: TpuV1Config, fusion: Fusion, program: ProgramOp) -> list[Layer]:
-    # Moves to and from DRAM carry names of values, which may equal those of nodes.
-    counts = Counter(op.node_name for op in program.instructions if op.unit != "host")
-    reads: Counter[str] = Counter()
-    stored: dict[str, set[int]] = {}
+def _layers(
+    config: TpuV1Config,
+    fusion: Fusion,
+    program: ProgramOp,
+    owner: Mapping[InstructionOp, int],
+) -> list[Layer]:
+    counts: Counter[int] = Counter()
+    reads: Counter[int] = Counter()
+    stored: dict[int, set[int]] = {}
+    syncs = 0
     for op in program.instructions:
+        index = owner.get(op)
+        if index is None:  # a Sync is for what comes behind it
+            syncs += isinstance(op, SyncOp)
+            continue
+        counts[index] += syncs
+        syncs = 0
+        # Moves of whole tensors belong to no layer in particular.
+        counts[index] += op.unit != "host"
         if isinstance(op, ReadWeightsOp):
             first, tiles = op.fields["dram_addr"], op.fields["tiles"]
-            reads[op.node_name] += tiles
+            reads[index] += tiles
             ends = range(first, first + tiles * config.tile_bytes, config.tile_bytes)
-            stored.setdefault(op.node_name, set()).update(ends)
+            stored.setdefault(index, set()).update(ends)
     return [
         Layer(
             node=layer.node,
             op=layer.op,
             macs=layer.macs,
-            instructions=counts[layer.node],
-            tiles=len(stored.get(layer.node, ())),
-            tile_reads=reads[layer.node],
+            instructions=counts[index],
+            tiles=len(stored.get(index, ())),
+            tile_reads=reads[index],
             estimated_cycles=layer_estimate(config, layer) or 0,
         )
-        for layer in fusion.layers
+        for index, layer in enumerate(fusion.layers)
     ]

@@ -39,10 +39,10 @@ from npulse.sw.targets.tpu_v1.emit import emit
 from npulse.sw.targets.tpu_v1.fuse import Fusion, fuse_segment
 from npulse.sw.targets.tpu_v1.hoist_reads import hoist_reads
 from npulse.sw.targets.tpu_v1.insert_syncs import insert_syncs
-from npulse.sw.targets.tpu_v1.legality import Violation
-from npulse.sw.targets.tpu_v1.lower_graph import Border, lower_graph
+from npulse.sw.targets.tpu_v1.lower_graph import Border, Lowered, lower_graph
 from npulse.sw.targets.tpu_v1.lower_tile import Addresses, lower_tile
 from npulse.sw.targets.tpu_v1.placement import Decisions, placements
+from npulse.sw.targets.tpu_v1.residency import Residency, decide_residency
 from npulse.sw.targets.tpu_v1.summary import summarise
 
 __all__ = ["Compiled", "compile_model", "compile_stages"]
@@ -55,7 +55,9 @@ class Compiled:
     graph: ModuleOp  #: After the graph passes.
     parts: Partition
     fusions: tuple[Fusion, ...]  #: One for each NPU segment, in order.
+    residencies: tuple[Residency, ...]
     tiles: tuple[tile.ProgramOp, ...]
+    owners: tuple[Mapping[tpu.InstructionOp, int], ...]  #: Layer of each instruction.
     programs: tuple[tpu.ProgramOp, ...]
     allocations: tuple[Allocation, ...]
     constants: Constants
@@ -90,7 +92,12 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
         weight_image=stages.memory.weight_image,
         reasons=tuple(reasons),
         summary=summarise(
-            config, stages.fusions, stages.programs, stages.allocations, stages.memory
+            config,
+            stages.fusions,
+            stages.programs,
+            stages.owners,
+            stages.allocations,
+            stages.memory,
         ),
         graph=str(model.module),
         weights=dict(model.weights),
@@ -102,25 +109,21 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
 
 
 def compile_stages(model: Model, config: TpuV1Config) -> Compiled:
-    """Run all passes; an operator whose tensors do not fit goes to the host, and all runs again.
-
-    Raises
-    ------
-    UserError
-        The graph needs more rows than the buffer has whatever goes to the host.
-    """
+    """Run all passes; more tensors go to DRAM, and all runs again, until every segment fits."""
     copies: dict[SSAValue, SSAValue] = {}
     graph = model.module.clone(copies)
     folded = fold_clamp(graph)
     names = _names(model.module, copies, folded)
     decisions = Decisions(config)
+    parts = partition(graph, decisions.source)
+    capacity = config.memory.unified_buffer_rows
     while True:
         try:
-            return replace(_compile(model, graph, names, decisions), folded=tuple(folded))
+            compiled = _compile(model, graph, parts, names, decisions, capacity)
+            return replace(compiled, folded=tuple(folded))
         except DoesNotFit as problem:
-            if problem.node in decisions.forced:
-                raise UserError(f"{model.source}: {problem}") from None
-            decisions.forced[problem.node] = _does_not_fit(problem)
+            # Placement left gaps. With 2 rows nothing stays, and stages leave none.
+            capacity = max(2, capacity - max(1, problem.needed_rows - problem.capacity_rows))
 
 
 def _names(
@@ -133,40 +136,48 @@ def _names(
     return names
 
 
-def _does_not_fit(problem: DoesNotFit) -> Violation:
-    return Violation(
-        "unified_buffer_lifetimes",
-        f"rows needed = {problem.needed_rows}, available = {problem.capacity_rows}",
-        "choose a larger memory.unified_buffer_rows, or split the image",
-    )
-
-
 def _compile(
-    model: Model, graph: ModuleOp, names: Mapping[SSAValue, str], decisions: Decisions
+    model: Model,
+    graph: ModuleOp,
+    parts: Partition,
+    names: Mapping[SSAValue, str],
+    decisions: Decisions,
+    capacity: int,
 ) -> Compiled:
     config = decisions.config
-    parts = partition(graph, decisions.source)
     constants = Constants(config)
-    fusions, tiles, borders = [], [], []
+    fusions, residencies, lowered, borders = [], list[Residency](), list[Lowered](), list[Border]()
     for segment in (s for s in parts.segments if s.on_npu):
         fusion = fuse_segment(config, segment, model.weights)
-        border = _border(segment, names, sum(len(b.slots) for b in borders))
-        program = lower_graph(config, f"npu{len(tiles)}", fusion.layers, border, constants)
-        program.verify()
+        residency = decide_residency(
+            config, fusion.layers, segment.inputs, segment.outputs, capacity
+        )
+        border = _border(segment, residency, names, sum(len(b.slots) for b in borders))
+        name = f"npu{len(lowered)}"
+        tiles = lower_graph(config, name, fusion.layers, residency.tilings, border, constants)
+        tiles.program.verify()
         fusions.append(fusion)
-        tiles.append(program)
+        residencies.append(residency)
+        lowered.append(tiles)
         borders.append(border)
-    allocations = [place_buffers(p, config.memory.unified_buffer_rows) for p in tiles]
+    rows = config.memory.unified_buffer_rows
+    allocations = [place_buffers(x.program, rows) for x in lowered]
     memory = lay_out(config, constants, borders)
     addresses = Addresses(
         constants, memory.tiles, memory.parameters, [r.address for r in memory.slots]
     )
-    programs = [_schedule(config, lower_tile(config, p, addresses)) for p in tiles]
+    programs, owners = [], []
+    for tiles in lowered:
+        program, origin = lower_tile(config, tiles.program, addresses)
+        programs.append(_schedule(config, program))
+        owners.append({op: tiles.layer_of[for_] for op, for_ in origin.items()})
     return Compiled(
         graph=graph,
         parts=parts,
         fusions=tuple(fusions),
-        tiles=tuple(tiles),
+        residencies=tuple(residencies),
+        tiles=tuple(x.program for x in lowered),
+        owners=tuple(owners),
         programs=tuple(programs),
         allocations=tuple(allocations),
         constants=constants,
@@ -183,13 +194,15 @@ def _schedule(config: TpuV1Config, program: tpu.ProgramOp) -> tpu.ProgramOp:
     return program
 
 
-def _border(segment: Segment, names: Mapping[SSAValue, str], first_slot: int) -> Border:
-    crossing = dict.fromkeys((*segment.inputs, *segment.outputs))
+def _border(
+    segment: Segment, residency: Residency, names: Mapping[SSAValue, str], first_slot: int
+) -> Border:
+    stored = dict.fromkeys((*segment.inputs, *segment.outputs, *residency.in_dram))
     return Border(
         inputs=segment.inputs,
         outputs=segment.outputs,
         names=names,
-        slots={value: first_slot + index for index, value in enumerate(crossing)},
+        slots={value: first_slot + index for index, value in enumerate(stored)},
     )
 
 

@@ -51,7 +51,7 @@ def test_text_of_a_module_reads_back_as_itself(text) -> None:
         (
             "source_size = array<i64: 4, 4>",
             "source_size = array<i64: 4, 5>",
-            "source_size must have 16 pixels as the buffer has, not 20",
+            "blocks must end within the 16 rows of the source, not at block 1",
         ),
         (
             "first_block = 0",

@@ -77,12 +77,6 @@ def test_values_at_the_bounds_are_legal(net) -> None:
         assert first_violation(last_op(made), BIG) is None
 
 
-def test_tensors_beyond_the_buffer_name_needed_and_available_rows(net) -> None:
-    violation = first_violation(last_op(net().input(1, 40, 40, 8).conv(8, (1, 1))), CONFIG)
-    assert violation is not None
-    assert violation.rule == "unified_buffer"
-    assert violation.attribute == "rows needed = 3200, available = 3072"
-
 
 def test_a_scheme_that_the_requantiser_lacks_is_refused(net) -> None:
     op = last_op(net().input(1, 8, 8, 3).conv(4))
