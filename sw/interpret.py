@@ -48,7 +48,8 @@ def interpret(
     Parameters
     ----------
     inputs
-        One array for each input of the model, by name, of its shape and dtype.
+        One array for each input of the model, by name, of its shape and dtype. A variable may be
+        left out: it then has its first contents.
     trace
         Filled with every value of the graph by its SSA name, as printed, when given.
 
@@ -67,6 +68,9 @@ def interpret(
         raise UserError(f"input {unknown[0]} does not exist; the inputs of the model are {names}")
     arrays = []
     for info in model.inputs:
+        if info.name not in inputs and info.initial is not None:
+            arrays.append(model.weights[info.initial])
+            continue
         if info.name not in inputs:
             raise UserError(f"input {info.name} is missing; give {info.dtype} of {info.shape}")
         problem = info.check(inputs[info.name])

@@ -24,6 +24,9 @@ class TensorInfo:
     dtype: np.dtype[Any]
     quant: QuantAttr | None
     layout: str  #: ``NHWC`` or ``NCHW`` for an image (TFLite, ONNX), ``other`` below 4 axes
+    #: Array among the weights that an input has when its user gives none: the first contents of a
+    #: variable, whose contents after the run are the output of the same name.
+    initial: str | None = None
 
     def check(self, array: NDArray[Any], name: str | None = None) -> str | None:
         """Say in one sentence why an array is not this tensor, None if it is."""

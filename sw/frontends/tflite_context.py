@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from npulse.sw.errors import UserError, shorten
 from npulse.sw.frontends.builder import GraphBuilder
 from npulse.sw.frontends.tflite_reader import TfliteGraph, TfliteOperator, TfliteTensor
+from npulse.sw.frontends.tflite_variables import Variables
 from npulse.sw.ir.graph import HostOp
 from npulse.sw.ir.types import GraphTensor, QuantAttr, quant_of, tensor_type
 
@@ -22,6 +23,7 @@ class TfliteImporter:
         self.path = path
         self.builder = GraphBuilder()
         self.values: dict[int, SSAValue] = {}
+        self.variables = Variables()
 
     def fail(self, op: TfliteOperator, sentence: str) -> NoReturn:
         """Raise `UserError` that names file, operator and node."""

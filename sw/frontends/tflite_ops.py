@@ -29,6 +29,7 @@ from npulse.sw.frontends.tflite_operands import (
     tensor_at,
 )
 from npulse.sw.frontends.tflite_reader import TfliteOperator
+from npulse.sw.frontends.tflite_state import STATE
 from npulse.sw.ir.graph import DequantizeOp, MaxPool2dOp, QuantizeOp, RequantizeOp
 from npulse.sw.ir.graph_pool import AveragePool2dOp, MeanOp
 from npulse.sw.ir.graph_rules import code_range, dims
@@ -162,6 +163,7 @@ OPERATORS: dict[str, Callable[[TfliteImporter, TfliteOperator], None]] = {
     "SOFTMAX": _softmax,
     **ELEMENTWISE,
     **MOVES,
+    **STATE,
 }
 
 

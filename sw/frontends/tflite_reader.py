@@ -7,7 +7,7 @@ Ref: TensorFlow Lite schema, ``tensorflow/compiler/mlir/lite/schema/schema.fbs``
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,8 @@ _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
         tflite.TransposeConvOptions,
         ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
     ),
+    "VAR_HANDLE": (tflite.VarHandleOptions, ("SharedName",)),
+    "CALL_ONCE": (tflite.CallOnceOptions, ("InitSubgraphIndex",)),
     "BATCH_MATMUL": (tflite.BatchMatMulOptions, ("AdjX", "AdjY")),
     "SOFTMAX": (tflite.SoftmaxOptions, ("Beta",)),
 }
@@ -120,12 +122,13 @@ class TfliteGraph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     subgraphs: int  #: in the file
+    others: tuple["TfliteGraph", ...] = ()  #: all subgraphs but the first
 
 
 def read_tflite(content: bytes, path: str) -> TfliteGraph:
     """Read the first subgraph; `UserError` for a file that is damaged or cut short."""
     try:
-        return _Reader(content, path).graph()
+        return _Reader(content, path).model_graph()
     except (struct.error, ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         raise UserError(
             f"{path} is not a valid TFLite file: it is truncated or damaged ({_one_line(error)}); "
@@ -149,11 +152,15 @@ class _Reader:
             raise ValueError(f"{name} says {count} entries in {len(self.content)} bytes")
         return range(count)
 
-    def graph(self) -> TfliteGraph:
+    def model_graph(self) -> TfliteGraph:
         subgraphs = self.model.SubgraphsLength()
         if self.model.Version() != 3 or subgraphs < 1:
             raise ValueError(f"schema version {self.model.Version()}, {subgraphs} subgraphs")
-        graph = self.required(self.model.Subgraphs(0), "subgraph 0")
+        first, *others = (self.graph(i) for i in self.bounded("subgraphs", subgraphs))
+        return replace(first, subgraphs=subgraphs, others=tuple(others))
+
+    def graph(self, number: int) -> TfliteGraph:
+        graph = self.required(self.model.Subgraphs(number), f"subgraph {number}")
         tensors = tuple(
             self.tensor(graph, i) for i in self.bounded("tensors", graph.TensorsLength())
         )
@@ -173,7 +180,7 @@ class _Reader:
                 raise ValueError(f"tensor {index} does not exist")
         if min((*inputs, *outputs), default=0) < 0:
             raise ValueError("an input or output of the graph is absent")
-        return TfliteGraph(tensors, operators, inputs, outputs, subgraphs)
+        return TfliteGraph(tensors, operators, inputs, outputs, 1)
 
     def required(self, table: Any, name: str) -> Any:
         if table is None:
@@ -252,4 +259,8 @@ class _Reader:
             raise ValueError(f"options of {kind} are missing")
         options.Init(union.Bytes, union.Pos)
 
-        return {field: getattr(options, field)() for field in fields}
+        values = {field: getattr(options, field)() for field in fields}
+        return {
+            field: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for field, value in values.items()
+        }
