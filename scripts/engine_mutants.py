@@ -6,6 +6,9 @@ A fault is a replacement in the source of one module, made while it is imported 
 process; no file is changed. The exit status is 1 if a fault survives.
 """
 
+# A fault is one line, however long.
+# ruff: noqa: E501
+
 import argparse
 import importlib.abc
 import importlib.machinery
@@ -63,8 +66,7 @@ FAULTS = [
     Fault("scalar", 'f"or i1 {result}, {hit}"', 'f"and i1 {result}, {hit}"', OPS),
     Fault("scalar", 'pattern.replace("0", "1").replace("-", "0")', 'pattern.replace("-", "0")', OPS),
     Fault("scalar", "if not self._disjoint(own, other)]", "if False]", RANDOM),
-    Fault("scalar", "a.value == b.value and not any(", "not any(", RANDOM),
-    Fault("scalar", "in range(start, bit):", "in range(start, bit - 1):", RANDOM),
+    Fault("scalar", "in range(start, bit):", "in range(start, bit - 1):", OPS),
     Fault("scalar", "i{width} {value}, i{width} {result}", "i{width} {result}, i{width} {value}", RANDOM),
     Fault("scalar", 'if cond == "1":', 'if cond != "0":', RANDOM),
     # State

@@ -14,7 +14,7 @@ from npulse.sim.engine.program import Program
 
 __all__ = ["Field", "State", "aligned"]
 
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_CODES: dict[int, Any] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def aligned(size: int) -> NDArray[np.uint8]:
@@ -174,7 +174,13 @@ class Field:
                     for copy in range(run.width if run.repeat else 1):
                         place = at + lo - run.lo + copy
                         self.pieces.append(
-                            (layout.unit[unit], units.width[unit], lo - units.lo[unit], width, place)
+                            (
+                                layout.unit[unit],
+                                units.width[unit],
+                                lo - units.lo[unit],
+                                width,
+                                place,
+                            )
                         )
                     is_state = units.is_state(unit)
                     self.combinational |= not is_state

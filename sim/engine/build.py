@@ -15,8 +15,8 @@ from npulse.sim.engine.lower import EnginePlatform
 from npulse.sim.engine.netlist import Netlist, netlist_of, prepare, refuse_cycles
 from npulse.sim.engine.program import CHUNK, Program, plan
 from npulse.sim.engine.report import Report
-from npulse.sim.engine.schedule import Loop
 from npulse.sim.engine.sample import until_text
+from npulse.sim.engine.schedule import Loop
 from npulse.sim.engine.simplify import simplify
 
 __all__ = ["Built", "build"]
@@ -33,6 +33,21 @@ class Built:
     report: Report
     level: int
     cache: ObjectCache | None
+
+    def relink(self) -> None:
+        """Link the same code at another place; running functions must not be in use."""
+        self.links.append(self.module)  # keeps its place taken, so that the new one differs
+        self.module = compile_sources(_sources(self.program, self.level), self.cache)
+        for name in ("run", "cycle"):
+            self.__dict__.pop(name, None)
+        self.report.notes.append(
+            "the code was linked again, since it was far slower than estimated"
+        )
+
+    @cached_property
+    def links(self) -> list[CompiledModule]:
+        """Modules that were given up."""
+        return []
 
     @cached_property
     def run(self) -> Callable[..., int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from amaranth.hdl import Shape, ShapeCastable, Signal, Value, ValueCastable, ValueLike
-from amaranth.sim._pyeval import eval_value
+from amaranth.sim._pyeval import eval_value  # pyright: ignore[reportMissingImports]
 from numpy.typing import NDArray
 
 from npulse.sim.engine.access import Field, State
@@ -20,6 +20,7 @@ from npulse.sim.engine.gridplan import GridPlan
 from npulse.sim.engine.layout import Control
 from npulse.sim.engine.probes import Probes
 from npulse.sim.engine.program import CHUNK
+from npulse.sim.engine.speed import check_speed
 
 __all__ = ["Compiled", "Snapshot"]
 
@@ -87,6 +88,7 @@ class Compiled:
         words = self.state.control()
         words[Control.CALENDAR // 8] = self._calendar.ctypes.data
         words[Control.CALENDAR_LENGTH // 8] = len(self._calendar)
+        check_speed(self._built, self.state)
         self._built.start(self.state)
         self._initial = self.snapshot()
 
@@ -96,7 +98,9 @@ class Compiled:
         read: set[int] = set()
         for kind, index in program.cycle_order:
             values = program.sink_values[program.sinks[index]] if kind else None
-            read.update(program.units.deps(index) if values is None else program.units.of_values(values))
+            read.update(
+                program.units.deps(index) if values is None else program.units.of_values(values)
+            )
         refuse_driven_clocks(self.netlist, read, clock_units)
 
     # Values
@@ -129,7 +133,7 @@ class Compiled:
         return value
 
     def get(self, signal: str | ValueLike) -> Any:
-        """Return the settled value; of a signal with a `ShapeCastable` shape, as that shape has it."""
+        """Return the settled value, as the signal's shape has it if that is a `ShapeCastable`."""
         if isinstance(signal, str):
             return self._settled(self.field(signal)).read()
         value = Value.cast(signal)

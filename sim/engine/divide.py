@@ -14,8 +14,10 @@ def divide(body: Body, op: str, left: str, right: str, width: int) -> str:
     """Emit ``u//``, ``u%``, ``s//`` or ``s%`` on operands of `width` bits."""
     zero = body.op(f"icmp eq i{width} {right}, 0")
     safe = body.op(f"select i1 {zero}, i{width} 1, i{width} {right}")
-    emit = _unsigned if op[0] == "u" else _floor
-    quotient, remainder = emit(body, left, safe, width)
+    if op[0] == "u":
+        quotient, remainder = _unsigned(body, left, safe, width)
+    else:
+        quotient, remainder = _floor(body, left, safe, width)
     result = quotient if op.endswith("//") else remainder
     return body.op(f"select i1 {zero}, i{width} 0, i{width} {result}")
 
@@ -26,7 +28,9 @@ def _unsigned(body: Body, left: str, right: str, width: int) -> tuple[str, str]:
         product = body.op(f"mul i{width} {quotient}, {right}")
         return quotient, body.op(f"sub i{width} {left}, {product}")
     body.module.helpers[f"udivrem{width}"] = _loop(width)
-    pair = body.op(f"call {{i{width}, i{width}}} @udivrem{width}(i{width} {left}, i{width} {right})")
+    pair = body.op(
+        f"call {{i{width}, i{width}}} @udivrem{width}(i{width} {left}, i{width} {right})"
+    )
     return tuple(body.op(f"extractvalue {{i{width}, i{width}}} {pair}, {i}") for i in (0, 1))  # type: ignore[return-value]
 
 
@@ -36,7 +40,7 @@ def _floor(body: Body, left: str, right: str, width: int) -> tuple[str, str]:
     a, b = (body.resize(name, width, wide, signed=True) for name in (left, right))
     a_negative, b_negative = (body.op(f"icmp slt i{wide} {name}, 0") for name in (a, b))
     magnitudes = [_negate_if(body, n, name, wide) for n, name in ((a_negative, a), (b_negative, b))]
-    quotient, remainder = _unsigned(body, *magnitudes, wide)
+    quotient, remainder = _unsigned(body, magnitudes[0], magnitudes[1], wide)
     differ = body.op(f"xor i1 {a_negative}, {b_negative}")
     inexact = body.op(f"icmp ne i{wide} {remainder}, 0")
     adjust = body.op(f"and i1 {differ}, {inexact}")

@@ -7,6 +7,9 @@ edges of the delta before, then changes are committed. Combinational nets settle
 of delta by delta, and are computed when somebody looks.
 """
 
+# The stubs of Amaranth leave out most of its private names.
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -98,8 +98,7 @@ class Effects:
         same = "1"
         if bits:
             left, right = (
-                body.resize(value(addr), value_width(addr), bits)
-                for addr in (cell.addr, port.addr)
+                body.resize(value(addr), value_width(addr), bits) for addr in (cell.addr, port.addr)
             )
             same = body.op(f"icmp eq i{bits} {left}, {right}")
         mask = body.op(f"select i1 {same}, i{width} {value(port.enable)}, i{width} 0")
@@ -212,7 +211,7 @@ class Effects:
 
 
 def enable_groups(enable: Value) -> list[tuple[int, int, Value]]:
-    """Ranges of data bits that share an enable: ``(lo, width, enable bit)``; never-enabled left out."""
+    """Ranges of data bits that share an enable that may be 1: ``(lo, width, enable bit)``."""
     groups: list[tuple[int, int, Value]] = []
     at = 0
     for run in enable:

@@ -6,6 +6,9 @@ anything but named signals, a read port that is not enabled under reset, asynchr
 memories, and loops.
 """
 
+# The stubs of Amaranth leave out most of its private names.
+# pyright: reportAttributeAccessIssue=false
+
 import random
 from typing import Any
 

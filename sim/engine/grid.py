@@ -72,7 +72,9 @@ class Grids:
         for port, value in self._cell(index).inputs.items():
             if port not in plan.info.inputs or not value:
                 continue
-            lanes = lanes_of_value(value, plan.lanes_of(port), value_width(value) // plan.lanes_of(port))
+            lanes = lanes_of_value(
+                value, plan.lanes_of(port), value_width(value) // plan.lanes_of(port)
+            )
             joined = self._joined(plan, port, lanes)
             if all(run.cell == CONST for run in value):
                 plan.stage(self.layout, port, value)
@@ -148,7 +150,9 @@ class Grids:
                 pitch = source.size if single else align(columns * source.size, LINE)
                 self.layout.size = align(self.layout.size, LINE)
                 target = Array(self.layout.size, pitch, source.size, source.width)
-                self.layout.size = align(self.layout.size + (rows * columns if single else rows) * pitch, LINE)
+                self.layout.size = align(
+                    self.layout.size + (rows * columns if single else rows) * pitch, LINE
+                )
                 self.copies.append((source, target, rows, columns))
                 plan.inputs[port] = target
                 del plan.bound[port]
@@ -462,8 +466,7 @@ class GridEmitter:
 
     def _last_column(self, body: Body, argument: str, pointer: str) -> str:
         index = int(argument[1:])
-        array = (
-            self.plan.memories[index][1] if argument[0] == "m" else self.plan.registers[index]
+        array = self.plan.memories[index][1] if argument[0] == "m" else self.plan.registers[index]
+        return body.op(
+            f"getelementptr i8, ptr {pointer}, i64 {(self.plan.columns - 1) * array.size}"
         )
-        return body.op(f"getelementptr i8, ptr {pointer}, i64 {(self.plan.columns - 1) * array.size}")
-

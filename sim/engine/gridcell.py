@@ -32,7 +32,7 @@ class CellInfo:
     order : list of (int, int)
         As of `Units.order`, for the sinks of the cell.
     inputs : dict of str to int
-        Unit of each input port that the cell reads; ``rst`` is the reset of the domain, if it has one.
+        Unit of each input port that the cell reads; ``rst`` is the reset of the domain.
     outputs : dict of str to cells.Value
     flows : dict of str to int
         Register behind each flow.

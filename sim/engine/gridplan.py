@@ -24,7 +24,7 @@ __all__ = ["Array", "GridPlan"]
 
 @dataclass
 class Array:
-    """One value of every cell: element ``(row, column)`` is at ``base + row * pitch + column * size``.
+    """One value of every cell, that of a cell at ``base + row * pitch + column * size``.
 
     `other` is the distance to the second copy, 0 if there is none.
     """
@@ -369,4 +369,3 @@ def lanes_of_value(value: Value, lanes: int, width: int) -> list[Value]:
             done += take
         at += run.width
     return [tuple(runs) for runs in result]
-

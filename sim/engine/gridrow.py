@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from npulse.hw.grid import Broadcast
 from npulse.sim.engine import cells
-from npulse.sim.engine.cells import CONST, Value, value_width
+from npulse.sim.engine.cells import Value, value_width
 from npulse.sim.engine.effects import enable_groups
 from npulse.sim.engine.gridplan import Array, GridPlan
 from npulse.sim.engine.layout import Layout, slot_bytes
@@ -52,7 +52,9 @@ class RowEmitter(Emitter):
     def element(self, pointer: str, size: int) -> str:
         """Address of this column in a row."""
         if size <= 8:
-            return self.body.op(f"getelementptr inbounds i{8 * size}, ptr {pointer}, i64 {self.column}")
+            return self.body.op(
+                f"getelementptr inbounds i{8 * size}, ptr {pointer}, i64 {self.column}"
+            )
         return self.body.op(
             f"getelementptr inbounds [{size} x i8], ptr {pointer}, i64 {self.column}"
         )
@@ -181,7 +183,7 @@ class RowEmitter(Emitter):
         widths = [array.width for array in self.plan.registers.values()]
         for cell in self.cells:
             if isinstance(cell, cells.Operator) and cell.op in ("+", "-", "*"):
-                widths.append(cell.width)
+                widths.append(cell.width - (cell.op != "*"))  # a carry is seldom kept
         widest = slot_bytes(max(widths, default=1))
         if widest > 8:
             return 0

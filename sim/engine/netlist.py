@@ -4,16 +4,18 @@ The netlist is the one from which Amaranth writes Verilog (`amaranth.hdl._nir`);
 departs from it, the engine follows the netlist.
 """
 
+# The stubs of Amaranth leave out most of its private names.
+# pyright: reportAttributeAccessIssue=false
+
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.hdl import Fragment, Signal
+from amaranth.hdl import Fragment, Signal, _nir
 from amaranth.hdl._ast import SignalDict, SignalSet
 from amaranth.hdl._ir import Design, NetlistEmitter
-from amaranth.hdl import _nir
 from amaranth.hdl._mem import MemoryInstance
 
 from npulse.sim.engine import cells

@@ -135,7 +135,8 @@ class Program:
         # Grids before the registers move: they read values from before the edge.
         lines += self.grids.calls(module, self.masked)
         module.declare(
-            "declare void @llvm.memcpy.p0.p0.i64(ptr noalias writeonly, ptr noalias readonly, i64, i1)"
+            "declare void @llvm.memcpy.p0.p0.i64("
+            "ptr noalias writeonly, ptr noalias readonly, i64, i1)"
         )
         for event, region in self.layout.groups.items():
             lines += self._commit(event, region.start, region.size)
@@ -180,7 +181,9 @@ def plan(netlist: Netlist, chunk: int = CHUNK, *, eager_checks: bool = False) ->
     writes = {
         i for i, (cell, _) in enumerate(sinks) if isinstance(netlist.cells[cell], cells.WritePort)
     }
-    eager = {i for i, (cell, _) in enumerate(sinks) if eager_checks and _is_comb_check(netlist, cell)}
+    eager = {
+        i for i, (cell, _) in enumerate(sinks) if eager_checks and _is_comb_check(netlist, cell)
+    }
     while True:
         try:
             roots = [units.of_values(values) for _, values in sinks]

@@ -7,7 +7,7 @@ __all__ = ["Body", "ModuleText"]
 
 
 class ModuleText:
-    """Functions of a module, with the declarations, helpers and metadata that they turn out to need."""
+    """Functions of a module, and the declarations, helpers and metadata that they need."""
 
     def __init__(self) -> None:
         self.functions: list[str] = []
@@ -42,7 +42,10 @@ class ModuleText:
         ]
         for lanes, index in self.widths.items():
             width = f'!{{!"llvm.loop.vectorize.width", i32 {lanes}}}'
-            metadata += [f"!{index} = distinct !{{!{index}, !{index + 1}}}", f"!{index + 1} = {width}"]
+            metadata += [
+                f"!{index} = distinct !{{!{index}, !{index + 1}}}",
+                f"!{index + 1} = {width}",
+            ]
         parts = [*self.declared, *self.helpers.values(), *self.functions, *metadata]
         return "\n".join(parts) + "\n"
 

@@ -1,5 +1,8 @@
 """VCD of a compiled design: what changed is found by comparing the state with its last copy."""
 
+# The stubs of Amaranth leave out most of its private names.
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -14,10 +14,10 @@ from amaranth.hdl import (
     Cover,
     DomainRenamer,
     Elaboratable,
+    Format,
     Instance,
     Module,
     Print,
-    Format,
     Signal,
     signed,
 )
@@ -183,9 +183,7 @@ def test_clock_arguments_are_checked() -> None:
         compiled(TwoClocks(), clocks={"x": 1})
     with pytest.raises(ValueError, match=r"^period of 'clk' must be positive, not 0$"):
         compiled(TwoClocks(), clocks={"clk": 0})
-    with pytest.raises(
-        ValueError, match=r"^clocks must repeat within 1000000 edges, not \d+$"
-    ):
+    with pytest.raises(ValueError, match=r"^clocks must repeat within 1000000 edges, not \d+$"):
         compiled(TwoClocks(), clocks={"clk": 1.000003, "slow_clk": 1.000001})
 
 
@@ -243,7 +241,9 @@ def test_prints_and_covers_write_what_pysim_writes(capsys: pytest.CaptureFixture
 def test_what_is_not_simulated_is_refused_by_name() -> None:
     m, out = Module(), Signal(4)
     m.d.comb += out.eq(AnyConst(4))
-    with pytest.raises(Unsupported, match=r"^the engine does not simulate AnyValue cells \(.*:\d+\)$"):
+    with pytest.raises(
+        Unsupported, match=r"^the engine does not simulate AnyValue cells \(.*:\d+\)$"
+    ):
         compiled(m)
     m = Module()
     m.submodules.box = Instance("pll", o_locked=Signal())
@@ -262,8 +262,8 @@ def test_a_clock_made_by_the_design_is_refused() -> None:
     m.d.half += value.eq(value + 1)
     with pytest.raises(
         Unsupported,
-        match=r"^clock 'half_clk' must come from outside the design in bulk mode, not from its logic; "
-        r"simulate it with the drop-in engine$",
+        match=r"^clock 'half_clk' must come from outside the design in bulk mode, "
+        r"not from its logic; simulate it with the drop-in engine$",
     ):
         compiled(m)
 
@@ -282,7 +282,9 @@ def test_a_clock_read_as_data_is_refused() -> None:
 def test_a_combinational_loop_is_refused_with_its_path() -> None:
     m, a = Module(), Signal(4)
     m.d.comb += a.eq(a + 1)
-    with pytest.raises(Exception, match=r"^Combinational cycle detected, path:\n.*operator \+ bit 0"):
+    with pytest.raises(
+        Exception, match=r"^Combinational cycle detected, path:\n.*operator \+ bit 0"
+    ):
         compiled(m)
 
 
@@ -301,9 +303,7 @@ def test_unknown_signals_and_negative_cycles_are_refused() -> None:
     machine = compiled(Counter())
     with pytest.raises(KeyError) as error:
         machine.get("valve")
-    assert error.value.args == (
-        "signal must be the name of a signal of the design, not 'valve'",
-    )
+    assert error.value.args == ("signal must be the name of a signal of the design, not 'valve'",)
     with pytest.raises(KeyError) as error:
         machine.get(Signal(name="stranger"))
     assert error.value.args == ("signal 'stranger' is not in the design",)

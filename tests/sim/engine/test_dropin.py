@@ -140,7 +140,7 @@ def test_a_process_replaces_logic() -> None:
                 ctx.set(result, twice + en)
 
         async def register(ctx: Any) -> None:
-            async for edge, reset, twice in ctx.tick().sample(dut.twice):
+            async for _, _, twice in ctx.tick().sample(dut.twice):
                 ctx.set(dut.write.data, twice & 127)
 
         async def bench(ctx: Any) -> None:

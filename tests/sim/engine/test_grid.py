@@ -11,8 +11,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from npulse.hw.grid import Broadcast, Edge, Flow, Grid, PerCell, Role
-from npulse.sim.engine.bulk import Compiled
 from npulse.sim.engine.build import build
+from npulse.sim.engine.bulk import Compiled
 from npulse.sim.simulator import Simulator
 
 
@@ -150,7 +150,11 @@ LANE: dict[str, Role] = {
 
 
 def lanes(
-    columns: int, width: int = 8, depth: int = 16, transparent: bool = False, grain: int | None = None
+    columns: int,
+    width: int = 8,
+    depth: int = 16,
+    transparent: bool = False,
+    grain: int | None = None,
 ) -> Grid:
     return Grid(lambda: Lane(width, depth, transparent, grain), (columns,), LANE)
 

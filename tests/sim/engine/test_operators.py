@@ -138,6 +138,38 @@ def test_operators_on_width_zero() -> None:
     }
 
 
+def fits(pattern: str, value: int, width: int) -> bool:
+    text = f"{value:0{width}b}"
+    return all(p in ("-", bit) for p, bit in zip(pattern, text, strict=True))
+
+
+def test_a_switch_takes_the_first_case_with_a_pattern_that_fits() -> None:
+    cases = [("1--0-0", "0--1--"), ("--11--",), ("000---", "-----1", "0-0-0-"), ("111111",)]
+    m, test, out = Module(), Signal(6), Signal(4, init=9)
+    with m.Switch(test):
+        for number, patterns in enumerate(cases):
+            with m.Case(*patterns):
+                m.d.comb += out.eq(number)
+    compiled = Compiled(m, cache=NO_CACHE)
+    for value in range(64):
+        compiled.set(test, value)
+        hits = [n for n, ps in enumerate(cases) if any(fits(p, value, 6) for p in ps)]
+        assert compiled.get(out) == (hits[0] if hits else 9), f"{value:06b}"
+
+
+def test_a_long_chain_of_conditions_gives_the_first_that_holds() -> None:
+    m, request, grant = Module(), Signal(9), Signal(9)
+    with m.If(request[0]):
+        m.d.comb += grant[0].eq(1)
+    for bit in range(1, 9):
+        with m.Elif(request[bit]):
+            m.d.comb += grant[bit].eq(1)
+    compiled = Compiled(m, cache=NO_CACHE)
+    for value in range(512):
+        compiled.set(request, value)
+        assert compiled.get(grant) == value & -value
+
+
 def test_a_bus_of_2048_bits() -> None:
     m, a, b, amount = Module(), Signal(2048), Signal(2048), Signal(11)
     total, moved, byte = Signal(2049), Signal(2048), Signal(8)
