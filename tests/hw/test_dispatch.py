@@ -173,6 +173,14 @@ def test_a_full_queue_holds_back_the_instructions_behind_it(wide):
     assert [(cycle, unit) for cycle, unit, _ in front.orders] == [(30, "weights"), (31, "matrix")]
 
 
+def test_beats_wait_while_the_words_fetched_ahead_are_full(narrow):
+    tiles = list(range(1, 11))
+    program = [word(ISA.make("ReadWeights", tiles=n)) for n in tiles]
+    front = narrow.run([*program, word(HALT)], ready=lambda _, cycle: cycle >= 120, cycles=300)
+    assert [payload.tiles for _, _, payload in front.orders] == tiles
+    assert front.orders[0][0] == 120
+
+
 @pytest.mark.parametrize("unit", UNIT_NAMES)
 def test_sync_waits_for_its_units_alone(wide, unit):
     mask = UNITS[unit]

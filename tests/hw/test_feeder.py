@@ -308,3 +308,32 @@ def test_beats_wait_for_a_free_slot():
     first, _, _, fourth, fifth, sixth = taken
     assert fourth == first + 3
     assert (fifth, sixth) == (freed[0] + 1, freed[0] + 2)
+
+
+def test_parameters_wait_for_a_free_entry():
+    """Two entries fit; the third waits until one has been used and given back."""
+    cfg = config(2, 3, beat_bytes=4)
+    dut = Path(cfg)
+    taken = []
+
+    async def bench(ctx):
+        ctx.set(dut.unit.orders.valid, 1)
+        ctx.set(dut.unit.orders.payload, {"opcode": 6, "dram_addr": 0, "tiles": 3})
+        ctx.set(dut.unit.desc.ready, 1)
+        await ctx.tick()
+        ctx.set(dut.unit.orders.valid, 0)
+        ctx.set(dut.unit.beats.valid, 1)
+        for cycle in range(80):
+            ctx.set(dut.entry.get, cycle == 40)
+            ctx.set(dut.entry.free, cycle == 50)
+            if ctx.get(dut.unit.beats.ready):
+                taken.append(cycle)
+            await ctx.tick()
+
+    sim = Simulator(dut, engine="pysim")
+    sim.add_clock(1e-6)
+    sim.add_testbench(bench)
+    sim.run()
+    first = taken[0]
+    assert taken[: 2 * PARAMETER_BYTES] == list(range(first, first + 2 * PARAMETER_BYTES))
+    assert taken[2 * PARAMETER_BYTES :] == list(range(51, 51 + PARAMETER_BYTES))

@@ -15,6 +15,7 @@ from npulse.hw.spec.tpu_v1_isa import READ_HOST, WRITE_HOST, ErrorCode
 from npulse.sim.simulator import Simulator
 
 ROWS = 32  #: Rows of the buffer.
+RESPONSE = 6  #: Cycles from the last beat of a write to the answer of the memory.
 
 
 def always():
@@ -48,7 +49,7 @@ class HostBench:
         self.orders, self.cycles, self.coin = deque(orders), cycles, coin
         self.rng, self.drains = rng or Random(0), drains
         self.descs, self.stores, self.collects, self.written = [], [], [], []
-        self.taken, self.errors, self.idles = [], [], []
+        self.taken, self.errors, self.idles, self.writer_idles = [], [], [], []
         self.sent = []  # beats that the reader gave, in order
         if not self.fresh:
             self.sim.reset()
@@ -58,6 +59,7 @@ class HostBench:
 
     async def bench(self, ctx):
         self.to_read = self.to_write = 0  # beats that reader and writer still have to move
+        self.answer = 0  # cycles until the memory has answered the last write
         self.beat = None
         #: Beats inside the lanes; a beat comes out as long after its command as in the core.
         self.lanes = deque([None] * (self.config.lanes + self.config.memory.sram_latency + 1))
@@ -83,7 +85,9 @@ class HostBench:
         ctx.set(dut.read_beats.payload, self.beat or 0)
         ctx.set(dut.write_beats.ready, self.drains and self.to_write > 0 and coin())
         ctx.set(dut.reader_idle, self.to_read == 0)
-        ctx.set(dut.writer_idle, self.to_write == 0)
+        self.answer = max(0, self.answer - 1) if self.to_write == 0 else RESPONSE
+        self.writer_idles.append(self.answer == 0)
+        ctx.set(dut.writer_idle, self.answer == 0)
         beat = self.lanes.popleft()
         width = self.config.bus.host_bytes
         octets = list((0xBADBADBADBAD if beat is None else beat).to_bytes(8, "little")[:width])
@@ -196,6 +200,15 @@ def test_is_idle_again_when_the_last_beat_may_be_read_from_the_buffer():
     assert bench.idles[bench.taken[0] + 1 : quiet + 1] == [0] * (quiet - bench.taken[0] - 1) + [1]
 
 
+def test_write_ends_with_the_answer_of_the_memory_and_not_before():
+    bench = host(4, 2)
+    bench.run([order(WRITE_HOST.opcode, rows=2), order(READ_HOST.opcode)], cycles=60)
+    answered = len(bench.writer_idles) - bench.writer_idles[::-1].index(False)
+    # One cycle to see it, and the next order is taken.
+    assert bench.taken == [0, answered + 1]
+    assert bench.idles[1 : answered + 1] == [0] * answered
+
+
 def test_a_stalled_writer_never_loses_a_beat():
     """More beats than the queue holds: the unit stops asking before the queue is full."""
     bench = host(2, 1)
@@ -272,6 +285,8 @@ def test_orders_move_their_beats_one_after_the_other_under_any_waits(shape, orde
     assert [store[3] for store in bench.stores] == bench.sent
     assert [collect[3] for collect in bench.collects] == bench.written
     assert bench.idles[-1] and not bench.errors
+    for idle, writer_idle in zip(bench.idles, bench.writer_idles, strict=True):
+        assert writer_idle or not idle
     # No order starts before the last beat of the one before it.
     done = iter(steps)
     for one, next_taken in zip(orders, [*bench.taken[1:], None], strict=True):
