@@ -1,6 +1,6 @@
 """Plant one fault at a time in the engine's lowering, and see a default test fail.
 
-Usage: python scripts/engine_mutants.py [--only WORD] [--list]
+Usage: python scripts/engine_mutants.py [--only WORD] [--start N] [--list]
 
 A fault is a replacement in the source of one module, made while it is imported in a child
 process; no file is changed. The exit status is 1 if a fault survives.
@@ -167,12 +167,14 @@ def is_killed(number: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="run faults whose text has this word")
+    parser.add_argument("--start", type=int, default=0, help="number of the first fault")
     parser.add_argument("--list", action="store_true", help="list the faults")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is not None:
         return run_child(arguments.child)
     chosen = [n for n, fault in enumerate(FAULTS) if arguments.only in "\n".join(fault)]
+    chosen = [number for number in chosen if number >= arguments.start]
     survivors = []
     for number in chosen:
         fault, started = FAULTS[number], time.perf_counter()
