@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npulse.hw.spec.numerics import INT8, INT32, quantize_multiplier
+from npulse.hw.spec.numerics import INT8, INT16, INT32, IntFormat, quantize_multiplier
 from npulse.sim.golden.check import require_dtype
+from npulse.sim.golden.requant import OUTPUT_DTYPES
 
 Array = NDArray[Any]
 Wide = NDArray[np.int64]
@@ -56,7 +57,7 @@ class SoftmaxParameters:
         return cls(multiplier, left_shift, -radius)
 
 
-def softmax(x: Array, parameters: SoftmaxParameters) -> NDArray[np.int8]:
+def softmax(x: Array, parameters: SoftmaxParameters, out: IntFormat = INT8) -> Array:
     """Compute the softmax of each row.
 
     Parameters
@@ -65,12 +66,16 @@ def softmax(x: Array, parameters: SoftmaxParameters) -> NDArray[np.int8]:
         At most 4,095 channels; the zero point does not matter. LiteRT 2.3.0 BUILTIN_REF aborts on a
         row whose exponentials sum to 512 or more, since gemmlowp refuses shifts above 31; here the
         same formula gives -128, which is what such small shares round to.
+    out
+        INT8 or INT16.
 
     Returns
     -------
-    (..., C) int8, of scale 1/256 and zero point -128
+    (..., C) of the dtype of ``out``: of scale 1/256 and zero point -128, or 1/65536 and -32768
     """
     require_dtype("x", x, np.int8)
+    if out not in (INT8, INT16):
+        raise ValueError(f"out must be int8 or int16, not {out.name}")
     if x.ndim == 0 or not 1 <= x.shape[-1] <= MAX_ROW:
         raise ValueError(f"x must have 1 to {MAX_ROW} channels in its last axis, not {x.shape}")
     wide = x.astype(np.int64)
@@ -81,9 +86,10 @@ def softmax(x: Array, parameters: SoftmaxParameters) -> NDArray[np.int8]:
 
     terms = np.where(counts, divide_by_pot(exponentials, SUM_INTEGER_BITS), 0)
     reciprocal, bits_over_unit = _reciprocal(terms.sum(axis=-1, keepdims=True))
-    shift = bits_over_unit + 31 - INT8.width
-    scaled = divide_by_pot(_product(reciprocal, exponentials), shift) + INT8.min
-    return np.where(counts, scaled.clip(INT8.min, INT8.max), INT8.min).astype(np.int8)
+    shift = bits_over_unit + 31 - out.width
+    scaled = divide_by_pot(_product(reciprocal, exponentials), shift) + out.min
+    shares = np.where(counts, scaled.clip(out.min, out.max), out.min)
+    return shares.astype(OUTPUT_DTYPES[out])
 
 
 def _product(a: Wide, b: Wide | int) -> Wide:

@@ -74,12 +74,12 @@ def _pad(importer: TfliteImporter, op: TfliteOperator) -> None:
     pads = numbers(importer, op, 1)
     if len(pads) != 2 * len(source.shape):
         importer.fail(op, f"paddings must be 2 for each of {len(source.shape)} axes, not {pads}")
-    quant = importer.quant(source)
+    quant, image = importer.quant(source), importer.value(op, source.index)
     value = quant.zero_point if quant is not None and quant.per_tensor else 0
-    if len(op.inputs) > 2:
+    if op.kind == "PADV2":
         value = next(iter(numbers(importer, op, 2)), value)
     padded = PadOp(
-        importer.value(op, op.inputs[0]),
+        image,
         importer.type_of(result),
         node=importer.node(op),
         pads=pads,

@@ -29,6 +29,7 @@ from npulse.sw.frontends.tflite_operands import (
     tensor_at,
 )
 from npulse.sw.frontends.tflite_reader import TfliteOperator
+from npulse.sw.frontends.tflite_recurrent import RECURRENT
 from npulse.sw.frontends.tflite_state import STATE
 from npulse.sw.ir.graph import DequantizeOp, MaxPool2dOp, QuantizeOp, RequantizeOp
 from npulse.sw.ir.graph_pool import AveragePool2dOp, MeanOp
@@ -110,6 +111,9 @@ def _requantize(importer: TfliteImporter, op: TfliteOperator, clamp: tuple[int, 
 
 def _quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
     source, result = tensor_at(importer, op, 0), tensor_at(importer, op, 0, output=True)
+    if np.int16 in (source.dtype, result.dtype) or result.dtype == np.int32:
+        _wide_quantize(importer, op)
+        return
     due = importer.type_of(result)
     if quant_of(due) is None or result.dtype not in (np.int8, np.uint8):
         importer.fail(op, f"output must be quantised int8 or uint8, not {result.dtype}; {CONVERT}")
@@ -121,6 +125,26 @@ def _quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
     value = importer.value(op, op.inputs[0])
     change = QuantizeOp(value, due, node=importer.node(op), rounding=Rounding.HALF_AWAY)
     importer.set_result(op, importer.builder.add(change).result)
+
+
+def _wide_quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
+    """Change the scale of codes of which one side is wider than a byte: on the host."""
+    source, result = tensor_at(importer, op, 0), tensor_at(importer, op, 0, output=True)
+    quant = importer.quant(source)
+    if quant is None or not quant.per_tensor or len(result.scales) != 1:
+        importer.fail(op, f"input and output must be quantised with one scale; {CONVERT}")
+    if result.dtype not in (np.int8, np.int16, np.int32):
+        importer.fail(op, f"output must be int8, int16 or int32, not {result.dtype}; {CONVERT}")
+    op.options.update(
+        ratio=float(np.float64(quant.scale) / np.float64(result.scales[0])),
+        zero_point=int(result.zero_points[0]),
+    )
+    importer.host(
+        op,
+        rule="operator.no_hardware",
+        decided_by=f"operator {op.kind} from {source.dtype} to {result.dtype}",
+        remedy="quantise activations to int8",
+    )
 
 
 def _dequantize(importer: TfliteImporter, op: TfliteOperator) -> None:
@@ -136,7 +160,9 @@ def _dequantize(importer: TfliteImporter, op: TfliteOperator) -> None:
 
 def _softmax(importer: TfliteImporter, op: TfliteOperator) -> None:
     codes(importer, op, tensor_at(importer, op, 0))
-    codes(importer, op, tensor_at(importer, op, 0, output=True))
+    result = tensor_at(importer, op, 0, output=True)
+    if result.dtype != np.int16:
+        codes(importer, op, result)
     importer.host(
         op,
         rule="operator.no_hardware",
@@ -164,6 +190,7 @@ OPERATORS: dict[str, Callable[[TfliteImporter, TfliteOperator], None]] = {
     **ELEMENTWISE,
     **MOVES,
     **STATE,
+    **RECURRENT,
 }
 
 

@@ -77,6 +77,11 @@ _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
         tflite.TransposeConvOptions,
         ("Padding", "StrideW", "StrideH", "FusedActivationFunction"),
     ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        tflite.UnidirectionalSequenceLSTMOptions,
+        ("FusedActivationFunction", "CellClip", "ProjClip", "TimeMajor"),
+    ),
+    "SVDF": (tflite.SVDFOptions, ("Rank", "FusedActivationFunction")),
     "VAR_HANDLE": (tflite.VarHandleOptions, ("SharedName",)),
     "CALL_ONCE": (tflite.CallOnceOptions, ("InitSubgraphIndex",)),
     "BATCH_MATMUL": (tflite.BatchMatMulOptions, ("AdjX", "AdjY")),
@@ -100,6 +105,7 @@ class TfliteTensor:
     zero_points: NDArray[np.int64]
     axis: int
     data: NDArray[Any] | None
+    variable: bool = False  #: kept from run to run
     unsigned: bool = False  #: uint8 in the file, made int8 by `tflite_unsigned`
 
 
@@ -111,6 +117,7 @@ class TfliteOperator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: dict[str, Any]
+    intermediates: tuple[int, ...] = ()  #: tensors that hold scales only
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,7 @@ class _Reader:
             outputs,
             *(op.inputs for op in operators),
             *(op.outputs for op in operators),
+            *(op.intermediates for op in operators),
         ]
         for index in (i for ints in lists for i in ints):
             if not -1 <= index < len(tensors):
@@ -210,7 +218,9 @@ class _Reader:
             axis = quant.QuantizedDimension()
         signature = self.ints(table.ShapeSignatureAsNumpy())
         data = self.buffer(table.Buffer(), index, shape, dtype)
-        return TfliteTensor(index, name, shape, signature, dtype, scales, zeros, axis, data)
+        return TfliteTensor(
+            index, name, shape, signature, dtype, scales, zeros, axis, data, table.IsVariable()
+        )
 
     def buffer(
         self, number: int, index: int, shape: tuple[int, ...], dtype: np.dtype[Any] | None
@@ -247,6 +257,7 @@ class _Reader:
             self.ints(table.InputsAsNumpy()),
             self.ints(table.OutputsAsNumpy()),
             self.options(table, kind),
+            self.ints(table.IntermediatesAsNumpy()),
         )
 
     def options(self, table: Any, kind: str) -> dict[str, Any]:
