@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from npulse.hw.spec.numerics import RequantScheme
 from npulse.sw.frontends.tflite_context import TfliteImporter
 from npulse.sw.frontends.tflite_operands import (
     bias,
@@ -25,9 +24,6 @@ from npulse.sw.ir.graph import Conv2dOp, FullyConnectedOp
 from npulse.sw.ir.graph_matrix import BatchMatmulOp, TransposeConv2dOp
 from npulse.sw.ir.graph_rules import dims
 from npulse.sw.ir.types import type_of
-
-#: Rounding of a fully connected layer of uint8 codes, which is not that of int8.
-SCHEME_UNSIGNED = RequantScheme.TFLITE_Q31_DOUBLE
 
 
 def _convolution(importer: TfliteImporter, op: TfliteOperator, depthwise: bool) -> None:
@@ -99,7 +95,6 @@ def fully_connected(importer: TfliteImporter, op: TfliteOperator) -> None:
         importer.type_of(_with_shape(result, (elements // depth, count))),
         node=node,
         clamp=fused_clamp(importer, op, quant),
-        scheme=SCHEME_UNSIGNED if source.unsigned else RequantScheme.TFLITE_Q31_AWAY,
     )
     value = builder.add(product, node).result
     importer.set_result(op, builder.reshape(value, result.shape, node, result.name))
