@@ -114,7 +114,7 @@ def _control(clusters: int, peers: bool) -> dict[str, Any]:
 def bench_engine(
     *,
     arrays: Sequence[tuple[int, int]] = ((16, 16), (64, 64), (256, 256)),
-    clusters: int = 20,
+    clusters: int = 10,
     machines: Mapping[str, Callable[[], Any]] | None = None,
     peers: bool = True,
     progress: Callable[[str], None] = lambda _: None,
@@ -125,7 +125,7 @@ def bench_engine(
     ----------
     arrays : sequence of (rows, cols)
     clusters : int
-        Size of the control design; 20 clusters are about 3,000 cells.
+        Size of the control design; 10 clusters are about 3,000 cells.
     machines : mapping of str to callable
         Makes the design of each named machine.
     peers : bool

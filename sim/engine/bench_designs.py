@@ -113,7 +113,7 @@ class DrivenArray(wiring.Component):
 
 
 class Cluster(wiring.Component):
-    """Four FIFOs, an arbiter, a state machine, a scoreboard and an ALU: about 170 cells."""
+    """Four FIFOs, an arbiter, a state machine, a scoreboard and an ALU: about 300 cells."""
 
     word: Signal
     valid: Signal
@@ -177,7 +177,7 @@ class Cluster(wiring.Component):
 
 
 class Control(wiring.Component):
-    """`clusters` clusters under random words; about 170 cells each.
+    """`clusters` clusters under random words; about 300 cells each.
 
     Attributes
     ----------

@@ -50,6 +50,8 @@ class _Logic:
         self.has_comb_checks = any(
             isinstance(cell, cells.Check) and cell.event < 0 for cell in self.netlist.cells
         )
+        #: Whether nets are to be computed after every change: somebody waits for one.
+        self.eager = self.has_comb_checks
         self.shown: dict[int, str | None] = {}
         built.start(self.state)
 
@@ -77,7 +79,7 @@ class _Logic:
                 report_checks(self.state, self.shown)
         if not self.dirty:
             return False
-        if look or self.has_comb_checks or any(s.field.combinational for s in self.watched):
+        if look or self.eager:
             self.evaluate()
         changed = False
         for signal in self.watched:
@@ -124,6 +126,7 @@ class _NativeSignal:
         if self.seen is None:
             self.seen = self.curr
             self.logic.watched.append(self)
+            self.logic.eager |= self.field.combinational
 
     def update(self, value: int, mask: int = ~0) -> None:
         value = self.next & ~mask | int(value) & mask

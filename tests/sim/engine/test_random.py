@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.SyntaxWarning")
 
 
 @settings(max_examples=40 if "NPULSE_FEW" in os.environ else 200)
-@given(st.integers(0, 2**31), st.integers(1, 8))
+@given(st.integers(0, 2**31), st.integers(1, 6))
 def test_random_designs_equal_pysim(seed: int, statements: int) -> None:
     assert check_design(RandomDesign(seed, statements), instants=8) > 0
 
