@@ -89,5 +89,7 @@ class Verilator:
         ran = self.run(["--lint-only", "-Wall", *waived, "--top-module", top, str(source)])
         found = [line for line in ran.stderr.splitlines() if line.startswith("%")]
         if ran.returncode and not found:
-            raise VerilogError(f"verilator ended with status {ran.returncode}: {ran.stderr.strip()}")
+            raise VerilogError(
+                f"verilator ended with status {ran.returncode}: {ran.stderr.strip()}"
+            )
         return found

@@ -71,7 +71,8 @@ async def sums_equal_numpy(dut: Any) -> None:
         for n in range(COLS):
             if (cycle, n) in schedule.south:
                 seen += 1
-                assert element(word, n, PSUM_BITS) == schedule.south[cycle, n], (cycle, n)
+                got, due = element(word, n, PSUM_BITS), schedule.south[cycle, n]
+                assert got == due, f"column {n} gives {got} instead of {due} in cycle {cycle}"
         dut.act_i.value = packed([schedule.west.get((cycle, k), 77) for k in range(ROWS)], ACT_BITS)
         dut.swap_i.value = packed([(cycle, k) in schedule.swap for k in range(ROWS)], 1)
         dut.weight_i.value = packed(
@@ -79,4 +80,4 @@ async def sums_equal_numpy(dut: Any) -> None:
         )
         dut.load_i.value = packed([(cycle, n) in schedule.load for n in range(COLS)], 1)
         await FallingEdge(dut.clk)
-    assert seen == sum(len(acts) for acts, _ in tiles) * COLS
+    assert seen == sum(len(acts) for acts, _ in tiles) * COLS, f"only {seen} sums seen"

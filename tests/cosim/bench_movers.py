@@ -84,10 +84,15 @@ async def reads_what_memory_has(dut: Any) -> None:
     due = [content[at : at + BEAT_BYTES] for at in addresses(blocks)]
     cocotb.start_soon(stream_put(dut, "desc", words(blocks), idle=0.2))
     got = await with_timeout(stream_get(dut, "data", len(due), idle=0.3), LIMIT_NS, "ns")
-    assert [word.to_bytes(BEAT_BYTES, "little") for word in got] == due
+    wrong = [
+        f"beat {index} is {word:016x}, not {int.from_bytes(beat, 'little'):016x}"
+        for index, (word, beat) in enumerate(zip(got, due, strict=True))
+        if word.to_bytes(BEAT_BYTES, "little") != beat
+    ]
+    assert not wrong, wrong[:3]
     await with_timeout(become_idle(dut), LIMIT_NS, "ns")
-    assert dut.error.value == 0
-    assert dut.data__valid.value == 0
+    assert dut.error.value == 0, "error is set"
+    assert dut.data__valid.value == 0, "there is one beat more than due"
 
 
 @cocotb.test()
@@ -106,5 +111,7 @@ async def writes_what_it_is_given_and_no_more(dut: Any) -> None:
     values = [int.from_bytes(beat, "little") for beat in beats]
     await with_timeout(stream_put(dut, "data", values, idle=0.3), LIMIT_NS, "ns")
     await with_timeout(become_idle(dut), LIMIT_NS, "ns")
-    assert dut.error.value == 0
-    assert memory.read(0, MEMORY_BYTES) == bytes(due)
+    assert dut.error.value == 0, "error is set"
+    found = memory.read(0, MEMORY_BYTES)
+    wrong = [at for at in range(MEMORY_BYTES) if found[at] != due[at]]
+    assert not wrong, f"{len(wrong)} bytes are wrong, first at {wrong[0]:#x}"

@@ -59,4 +59,5 @@ async def outputs_equal_golden(dut: Any) -> None:
         await FallingEdge(dut.clk)
         if len(due) == latency:
             output, case = due.popleft()
-            assert dut.out.value.to_signed() == output, case
+            got = dut.out.value.to_signed()
+            assert got == output, f"{got} instead of {output} for {case}"

@@ -38,10 +38,10 @@ async def run_digits(dut: Any, images: range, pauses: float) -> None:
         runtime = Runtime(executable, device)
         for index in images:
             result = runtime.run({entry.name: pictures[index : index + 1]}, check=True)
-            assert result.checked > 0
+            assert result.checked > 0, "nothing was compared"
             assert result.mismatches == (), f"image {index}: {result.mismatches[0]}"
-            assert result.stats.instructions == instructions
-            assert sum(result.stats.breakdown.values()) == result.stats.cycles
+            assert result.stats.instructions == instructions, result.stats
+            assert sum(result.stats.breakdown.values()) == result.stats.cycles, result.stats
             cocotb.log.info("image %d: %d cycles", index, result.stats.cycles)
 
     await bridge(run)()

@@ -113,6 +113,7 @@ def test_lint_of_the_core_as_the_command_writes_it_is_clean(core_files: tuple[Pa
     assert Verilator.find().lint(core_files[0], "tpu_v1_sim") == []
 
 
+@pytest.mark.long  # 45 s of processor time, half of it for writing the Verilog
 def test_lint_of_the_fpga_core_is_clean(tmp_path: Path) -> None:
     verilog, _ = save(core_verilog(resolve("tpu-v1:fpga")), tmp_path)
     assert Verilator.find().lint(verilog, "tpu_v1_fpga") == []

@@ -17,53 +17,82 @@ from npulse.sim.verilog.verilator import VerilogError
 
 pytestmark = pytest.mark.cosim
 
-FOLDER = Path(__file__).parent
+HERE = Path(__file__).parent
 LATENCY = resolve("tpu-v1:sim").config.requantiser_latency
 
-Run = Callable[..., list[str]]
+Make = Callable[[], wiring.Component]
 
 
-@pytest.fixture
-def cosim(tmp_path: Path, verilated_library: Path) -> Run:
-    """Emit and build a component as module ``part`` and run a bench of this folder on it."""
+@pytest.fixture(scope="module")
+def built(
+    tmp_path_factory: pytest.TempPathFactory, verilated_library: Path
+) -> Callable[[Make], Path]:
+    """Emit and build a component as module ``part``; return the folder."""
 
-    def run(
-        make: Callable[[], wiring.Component], bench: str, *, only: str = "", **settings: str
-    ) -> list[str]:
+    def build_part(make: Make) -> Path:
+        folder = tmp_path_factory.mktemp("part")
         emitted = emit(make, top="part")
-        verilog, _ = save(emitted, tmp_path)
-        build(
-            verilog,
-            top="part",
-            ports=[port["name"] for port in emitted.metadata["ports"]],
-            folder=tmp_path / "built",
-            library=verilated_library,
-        )
-        return run_bench(
-            FOLDER / bench, top="part", folder=tmp_path / "built", only=only, settings=settings
-        )
+        verilog, _ = save(emitted, folder)
+        ports = [port["name"] for port in emitted.metadata["ports"]]
+        build(verilog, top="part", ports=ports, folder=folder, library=verilated_library)
+        return folder
 
-    return run
+    return build_part
 
 
-def test_array_equals_numpy(cosim: Run) -> None:
-    assert cosim(lambda: weight_stationary_array(rows=4, cols=4), "bench_array.py")
+@pytest.fixture(scope="module")
+def requantiser(built: Callable[[Make], Path]) -> Path:
+    """Folder in which the requantiser is built."""
+    return built(lambda: Requantiser(latency=LATENCY))
 
 
-def test_requantiser_equals_golden(cosim: Run) -> None:
-    bench = "bench_requantiser.py"
-    assert cosim(lambda: Requantiser(latency=LATENCY), bench, NPULSE_LATENCY=str(LATENCY))
+def run(bench: str, folder: Path, *, only: str = "", **settings: object) -> list[str]:
+    """Run a bench of this folder on the part that is built in another."""
+    texts = {name: str(value) for name, value in settings.items()}
+    return run_bench(HERE / bench, top="part", folder=folder, only=only, settings=texts)
 
 
-def test_read_master_reads_what_memory_has(cosim: Run) -> None:
-    assert cosim(lambda: ReadMaster(data_width=64), "bench_movers.py", only="reads")
+def test_array_equals_numpy(built: Callable[[Make], Path]) -> None:
+    folder = built(lambda: weight_stationary_array(rows=4, cols=4))
+    assert run("bench_array.py", folder) == ["sums_equal_numpy"]
 
 
-def test_write_master_writes_what_it_is_given(cosim: Run) -> None:
-    assert cosim(lambda: WriteMaster(data_width=64), "bench_movers.py", only="writes")
+def test_requantiser_equals_golden(requantiser: Path) -> None:
+    passed = run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY)
+    assert passed == ["outputs_equal_golden"]
 
 
-def test_a_failed_bench_is_an_error_with_its_log(cosim: Run) -> None:
-    wrong = str(LATENCY + 1)
-    with pytest.raises(VerilogError, match=r"(?s)^bench_requantiser must pass, .*AssertionError"):
-        cosim(lambda: Requantiser(latency=LATENCY), "bench_requantiser.py", NPULSE_LATENCY=wrong)
+def test_read_master_reads_what_memory_has(built: Callable[[Make], Path]) -> None:
+    folder = built(lambda: ReadMaster(data_width=64))
+    assert run("bench_movers.py", folder, only="reads") == ["reads_what_memory_has"]
+
+
+def test_write_master_writes_what_it_is_given(built: Callable[[Make], Path]) -> None:
+    folder = built(lambda: WriteMaster(data_width=64))
+    passed = run("bench_movers.py", folder, only="writes")
+    assert passed == ["writes_what_it_is_given_and_no_more"]
+
+
+def test_a_failed_bench_is_an_error_with_its_log(requantiser: Path) -> None:
+    message = r"(?s)^bench_requantiser must pass, but \['outputs_equal_golden'\] failed: .*Error"
+    with pytest.raises(VerilogError, match=message):
+        run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY + 1)
+
+
+def test_a_bench_without_tests_is_an_error(requantiser: Path) -> None:
+    with pytest.raises(VerilogError, match=r"^bench_movers must pass, but \[\] failed: "):
+        run("bench_movers.py", requantiser, only="no such test")
+
+
+def test_verilog_that_verilator_refuses_is_an_error(tmp_path: Path) -> None:
+    source = tmp_path / "top.v"
+    source.write_text("module top(input x, output y);\n  assign y = x +;\nendmodule\n")
+    with pytest.raises(VerilogError, match=r"(?s)^verilator must take top, but: %Error: .*syntax"):
+        build(source, top="top", ports=["x", "y"], folder=tmp_path / "built")
+
+
+def test_an_absent_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    message = "^make must be installed to build a simulator, but is not$"
+    with pytest.raises(VerilogError, match=message):
+        build(tmp_path / "top.v", top="top", ports=[], folder=tmp_path / "built")
