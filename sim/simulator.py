@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Fragment
+from amaranth.hdl import Fragment, Signal
 from amaranth.sim import Simulator as AmaranthSimulator
 from amaranth.sim.pysim import PySimEngine
 
@@ -36,3 +36,18 @@ class Simulator(AmaranthSimulator):
             self._engine = CompiledEngine(self._design, grids=platform.grids)
         self._clocked: set[Any] = set()
         self._running = False
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the engine is the compiled one, which can `fast_forward`."""
+        return isinstance(self._engine, CompiledEngine)
+
+    def fast_forward(self, cycles: int, until: Signal | None = None) -> int:
+        """Advance whole clock cycles at full speed, until `until` is not zero if given.
+
+        No testbench or process runs in between; call it between two `advance`. Returns the cycles
+        advanced. See `CompiledEngine.fast_forward`.
+        """
+        if not isinstance(self._engine, CompiledEngine):
+            raise ValueError("engine must be 'compiled' to fast_forward, not 'pysim'")
+        return self._engine.fast_forward(cycles, until)

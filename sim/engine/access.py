@@ -101,11 +101,11 @@ class State:
         assert isinstance(cell, cells.Memory)
         stride = self.program.layout.stride[index]
         self.memory[index][:] = 0
-        if not any(cell.init):
+        if not cell.init:
             return
         if stride <= 8:
             rows = self.memory[index].view(f"u{stride}")
-            rows[: cell.depth] = np.array(cell.init, f"u{stride}")
+            rows[: len(cell.init)] = np.array(cell.init, f"u{stride}")
             return
         content = b"".join(row.to_bytes(stride, "little") for row in cell.init)
         self.memory[index][: len(content)] = np.frombuffer(content, np.uint8)

@@ -90,7 +90,6 @@ class Compiled:
         words[Control.CALENDAR_LENGTH // 8] = len(self._calendar)
         check_speed(self._built, self.state)
         self._built.start(self.state)
-        self._initial = self.snapshot()
 
     def _refuse_clocks(self) -> None:
         program = self._built.program
@@ -342,7 +341,8 @@ class Compiled:
 
     def reset(self) -> None:
         """Return to power-on: registers, memories, inputs and the cycle count."""
-        self.restore(self._initial)
+        self._built.start(self.state)
+        self._dirty = True
 
     def snapshot(self) -> Snapshot:
         """Copy the whole state."""

@@ -181,7 +181,10 @@ class Register(Cell):
 
 @dataclass(slots=True)
 class Memory(Cell):
-    """Storage of `depth` rows of `width` bits; the ports are cells of their own."""
+    """Storage of `depth` rows of `width` bits; the ports are cells of their own.
+
+    `init` is empty if all rows start as zero, or else has all of them.
+    """
 
     depth: int = 0
     init: tuple[int, ...] = ()

@@ -10,12 +10,14 @@ of delta by delta, and are computed when somebody looks.
 # The stubs of Amaranth leave out most of its private names.
 # pyright: reportAttributeAccessIssue=false
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from amaranth.hdl import MemoryData, Shape, Signal
 from amaranth.sim._async import AsyncProcess
+from amaranth.sim._pyclock import PyClockProcess
 from amaranth.sim.pysim import (
     PySimEngine,
     _PyEngineState,
@@ -323,6 +325,65 @@ class CompiledEngine(PySimEngine):
             for writer in self._vcd_writers:
                 writer.note(self._now_plus_deltas(writer.fs_per_delta), changed or ())
             self._delta_cycles += 1
+
+    def fast_forward(self, cycles: int, until: Signal | None = None) -> int:
+        """Advance whole clock cycles natively; no testbench or process runs in between.
+
+        Call it between two `advance`. Time moves along; who waits for a clock edge sees the first
+        one after the skipped cycles, and pending delays are put off by as much.
+
+        Parameters
+        ----------
+        until : Signal, optional
+            Stop before the edge of the first cycle in which it is not zero.
+
+        Returns
+        -------
+        int
+            Cycles advanced.
+
+        Raises
+        ------
+        ValueError
+            If there is not exactly one clock edge and one clock process, or waves are written.
+        """
+        clocks = [p for p in self._processes if isinstance(p, PyClockProcess)]
+        if len(self._logic.netlist.events) != 1 or len(clocks) != 1 or self._vcd_writers:
+            raise ValueError(
+                "fast_forward must have one clock, one edge of it and no waves, "
+                f"not {len(clocks)} clocks, {len(self._logic.netlist.events)} edges "
+                f"and {len(self._vcd_writers)} waves"
+            )
+        words = self._logic.state.control()
+        if until is not None:
+            module = self._built.until(self._logic.netlist.signals[until])
+            words[Control.UNTIL // 8] = module.address("until")
+        try:
+            done = self._run_native(cycles)
+        finally:
+            words[Control.UNTIL // 8] = 0
+        timeline, passed = self._state.timeline, done * clocks[0].period
+        timeline.now += passed
+        for waker in timeline.wakers:
+            timeline.wakers[waker] += passed
+        return done
+
+    def _run_native(self, cycles: int) -> int:
+        """Run in slices, so that Ctrl-C is taken."""
+        logic, done, piece = self._logic, 0, 256
+        while done < cycles:
+            started = time.perf_counter()
+            most = min(piece, cycles - done)
+            ran = int(self._built.run(*logic.state.pointers, most))
+            done += ran
+            logic.dirty = True
+            if logic.state.typed[8][Control.STOP // 8]:
+                report_checks(logic.state, logic.shown)
+            elif ran < most:
+                break
+            if time.perf_counter() - started < 0.02:
+                piece *= 2
+        return done
 
     def _run_processes(self) -> None:
         for process in self._processes:

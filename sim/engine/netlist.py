@@ -366,7 +366,7 @@ def _memory(reader: _Reader, index: int, cell: Any) -> Cell:
     return cells.Memory(
         *_common(cell, cell.width),
         depth=cell.depth,
-        init=tuple(row & mask for row in cell.init),
+        init=tuple(row & mask for row in cell.init) if any(cell.init) else (),
         name=cell.name,
     )
 

@@ -340,6 +340,55 @@ def test_works_as_an_engine_class_of_amaranth() -> None:
     assert seen == [4]
 
 
+def test_fast_forward_skips_cycles_but_not_time() -> None:
+    dut, log = Dut(), []
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+
+    async def bench(ctx: Any) -> None:
+        for _ in range(2):
+            await ctx.tick()
+            log.append((ctx.get(dut.count), ctx.get(dut.twice)))
+
+    simulator.add_testbench(bench)
+    while not log:
+        simulator.advance()
+    before = simulator._engine.now
+    assert simulator.fast_forward(100) == 100
+    assert simulator._engine.now - before == 100 * 10**9, "femtoseconds"
+    assert simulator.fast_forward(10_000, until=dut.twice) == 0, "it is not zero already"
+    simulator.run()
+    assert log == [(1, 2), (102, 204)]
+
+
+def test_fast_forward_stops_at_a_condition_and_at_a_failed_assertion() -> None:
+    m, count, late = Module(), Signal(16), Signal()
+    m.d.sync += [count.eq(count + 1), Assert(count != 5_000, "far")]
+    m.d.comb += late.eq(count >= 1_234)
+    simulator = Simulator(m)
+    simulator.add_clock(1e-6)
+    simulator.advance()
+    assert simulator.fast_forward(100_000, until=late) == 1_234
+    with pytest.raises(AssertionError, match=r"^Assertion violated: far$"):
+        simulator.fast_forward(100_000)
+
+
+def test_fast_forward_is_refused_where_cycles_are_not_everything() -> None:
+    message = (
+        r"^fast_forward must have one clock, one edge of it and no waves, "
+        r"not 2 clocks, 4 edges and 0 waves$"
+    )
+    simulator = Simulator(Clocks())
+    simulator.add_clock(1e-6)
+    simulator.add_clock(1e-6, domain="fall")
+    with pytest.raises(ValueError, match=message):
+        simulator.fast_forward(1)
+    with pytest.raises(
+        ValueError, match=r"^engine must be 'compiled' to fast_forward, not 'pysim'$"
+    ):
+        Simulator(Dut(), engine="pysim").fast_forward(1)
+
+
 def test_an_unknown_engine_is_named() -> None:
     with pytest.raises(ValueError, match=r"^engine must be one of compiled, pysim, not 'fast'$"):
         Simulator(Dut(), engine="fast")
