@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npulse.hw.spec.numerics import INT8, INT16, RequantScheme, quantize_multiplier
-from npulse.sim.golden.lstm import LstmParameters, LstmWeights, lstm
+from npulse.sim.golden.lstm import (
+    LstmParameters,
+    LstmWeights,
+    gate_factors,
+    hidden_factor,
+    lstm,
+)
 from npulse.sim.golden.requant import scale_q31
 from npulse.sim.golden.softmax import SoftmaxParameters, softmax
 from npulse.sim.golden.svdf import SvdfParameters, svdf
@@ -52,14 +58,12 @@ def _lstm(op: HostOp, options: dict[str, Any], inputs: Sequence[Array]) -> list[
         inputs=tuple(matrices[:4]), recurrent=tuple(matrices[4:]), bias=tuple(biases)
     )
     parameters = LstmParameters(
-        input_scale=scales[0],
         input_zero_point=_quant(op, 0).zero_point,
-        state_scale=float(_quant(op, 13).scale),
         state_zero_point=_quant(op, 13).zero_point,
-        input_weight_scales=(scales[1], scales[2], scales[3], scales[4]),
-        recurrent_weight_scales=(scales[5], scales[6], scales[7], scales[8]),
+        input_factors=gate_factors(scales[0], scales[1:5]),
+        recurrent_factors=gate_factors(float(_quant(op, 13).scale), scales[5:9]),
         cell_scale_log2=options["cell_scale_log2"],
-        hidden_scale=options["hidden_scale"],
+        hidden_factor=hidden_factor(options["hidden_scale"]),
         hidden_zero_point=options["hidden_zero_point"],
         cell_clip=options["cell_clip"],
     )

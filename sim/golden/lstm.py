@@ -6,6 +6,7 @@ TensorFlow Lite ``kernels/lstm_eval.cc`` (LstmStepInteger8x8_16) and ``kernels/
 unidirectional_sequence_lstm.cc`` (PopulateQuantizedLstmParams8x8_16).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,30 +25,36 @@ GATES = ("input", "forget", "cell", "output")  #: Order of weights, biases and s
 _SCHEME = RequantScheme.TFLITE_Q31_DOUBLE
 
 
+Factor = tuple[int, int]  #: Q31 multiplier and shift.
+Factors = tuple[Factor, Factor, Factor, Factor]  #: One a gate, in the order of `GATES`.
+
+
 @dataclass(frozen=True, kw_only=True)
 class LstmParameters:
-    """Scales and zero points; scales are float32, and are multiplied in it as TFLite does."""
+    """Zero points and requantisation factors."""
 
-    input_scale: float
     input_zero_point: int
-    state_scale: float  #: of the output state, and of the output
-    state_zero_point: int
-    input_weight_scales: tuple[float, float, float, float]
-    recurrent_weight_scales: tuple[float, float, float, float]
+    state_zero_point: int  #: of the output state
+    input_factors: Factors  #: from the product with the input to Q3.12
+    recurrent_factors: Factors  #: from the product with the output state to Q3.12
     cell_scale_log2: int  #: -15 to -9; the cell state has 15 more integer bits
-    hidden_scale: float
+    hidden_factor: Factor  #: from a product of two Q0.15 to the output state
     hidden_zero_point: int
     cell_clip: int = 0  #: in steps of the cell state; 0 for none
 
-    def gate_factor(self, scale: float, weight_scale: float) -> tuple[int, int]:
-        """Multiplier and shift from an accumulator to Q3.12."""
-        gate = np.float32(2.0**-12)
-        return quantize_multiplier(float(np.float32(weight_scale) * np.float32(scale) / gate))
 
-    @property
-    def hidden_factor(self) -> tuple[int, int]:
-        """Multiplier and shift from a product of two Q0.15 to the output state."""
-        return quantize_multiplier(float(np.float32(2.0**-30 / float(self.hidden_scale))))
+def gate_factors(scale: float, weight_scales: Sequence[float]) -> Factors:
+    """Factors of the four gates from scales, which are multiplied in float32 as TFLite does."""
+    gate = np.float32(2.0**-12)
+    one, two, three, four = (
+        quantize_multiplier(float(np.float32(w) * np.float32(scale) / gate)) for w in weight_scales
+    )
+    return one, two, three, four
+
+
+def hidden_factor(hidden_scale: float) -> Factor:
+    """Factor from a product of two Q0.15 to codes of a scale, formed in float32."""
+    return quantize_multiplier(float(np.float32(2.0**-30 / float(hidden_scale))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +120,24 @@ def _gate(
     """Sum of both products of a gate in Q3.12, saturated after each."""
     p = parameters
     total = np.int64(0)
-    for values, matrix, bias, zero_point, scale, weight_scale in (
+    for values, matrix, bias, zero_point, factor in (
         (
             x,
             weights.inputs[number],
             weights.bias[number],
             p.input_zero_point,
-            p.input_scale,
-            p.input_weight_scales[number],
+            p.input_factors[number],
         ),
         (
             state,
             weights.recurrent[number],
             None,
             p.state_zero_point,
-            p.state_scale,
-            p.recurrent_weight_scales[number],
+            p.recurrent_factors[number],
         ),
     ):
         acc = fully_connected(values, matrix, bias, input_zero_point=zero_point)
-        scaled = scale_q31(acc, *p.gate_factor(scale, weight_scale), _SCHEME)
+        scaled = scale_q31(acc, *factor, _SCHEME)
         total = (total + scaled).clip(INT16.min, INT16.max)
     return np.asarray(total, np.int16)
 
