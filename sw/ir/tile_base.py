@@ -1,9 +1,18 @@
 """Buffers of the tile dialect, and what its operators have in common."""
 
+import struct
 from collections.abc import Sequence
 from typing import NoReturn
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import (
+    I64,
+    BytesAttr,
+    DenseArrayBase,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    i64,
+)
 from xdsl.ir import ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -19,7 +28,6 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from npulse.sw.errors import shorten
-from npulse.sw.ir.types import ints
 
 #: The one memory of the TPU v1 style in which buffers live.
 UNIFIED_BUFFER = "unified_buffer"
@@ -35,7 +43,7 @@ def number_attr(value: int) -> Number:
 
 def pair_attr(values: Sequence[int]) -> PairAttr:
     """Attribute of integers for y and x."""
-    return DenseArrayBase.from_list(i64, [int(v) for v in values])
+    return DenseArrayBase(i64, BytesAttr(struct.pack(f"<{len(values)}q", *values)))
 
 
 @irdl_attr_definition
@@ -101,7 +109,7 @@ class TileOp(IRDLOperation):
         if attribute is None:
             return default
         assert isinstance(attribute, DenseArrayBase)
-        y, x = ints(attribute)
+        y, x = struct.unpack("<2q", attribute.data.data)
         return y, x
 
     def need(self, least: int, *names: str) -> None:

@@ -13,10 +13,19 @@ of the model that it works for::
 Rules that depend on the size of an NPU are in `npulse.sw.targets.tpu_v1.check_program`.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerType, StringAttr, SymbolNameConstraint, i64
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseArrayBase,
+    IntegerType,
+    StringAttr,
+    SymbolNameConstraint,
+    i64,
+)
 from xdsl.ir import Block, Dialect, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
@@ -35,6 +44,14 @@ from npulse.hw.spec.isa import Format, Instruction
 from npulse.hw.spec.tpu_v1_isa import ISA
 
 _FORMATS: dict[str, Format] = {f.name: f for f in ISA.formats}
+
+
+@lru_cache(maxsize=1 << 16)
+def _decoded(name: str, values: bytes) -> dict[str, int]:
+    """Fields of a format by name; passes ask for those of an instruction again and again."""
+    fields = _FORMATS[name].fields
+    unpacked = struct.unpack(f"<{len(values) // 8}q", values)
+    return dict(zip((f.name for f in fields), unpacked, strict=True))
 
 
 class InstructionOp(IRDLOperation):
@@ -63,7 +80,7 @@ class InstructionOp(IRDLOperation):
         values = [fields.get(n, d) for n, d in zip(known, defaults, strict=True)]
         super().__init__(
             properties={
-                "values": DenseArrayBase.from_list(i64, values),
+                "values": DenseArrayBase(i64, BytesAttr(struct.pack(f"<{len(values)}q", *values))),
                 "node": None if node is None else StringAttr(node),
             }
         )
@@ -71,8 +88,7 @@ class InstructionOp(IRDLOperation):
     @property
     def fields(self) -> dict[str, int]:
         """Value of each field by its name."""
-        names = (f.name for f in self.FORMAT.fields)
-        return dict(zip(names, map(int, self.values.get_values()), strict=True))
+        return dict(_decoded(self.FORMAT.name, self.values.data.data))
 
     @property
     def node_name(self) -> str:

@@ -12,9 +12,28 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from npulse.sw.frontends.model import main_of
-from npulse.sw.ir.graph import ClampOp, Conv2dOp, FullyConnectedOp, MaxPool2dOp, RequantizeOp
+from npulse.sw.ir.graph import (
+    AveragePool2dOp,
+    ClampOp,
+    Conv2dOp,
+    FullyConnectedOp,
+    MaxPool2dOp,
+    MeanOp,
+    RequantizeOp,
+)
 
 __all__ = ["Folded", "fold_clamp"]
+
+
+#: Operators that end in a clamp of their own.
+_MONOTONIC = (
+    AveragePool2dOp,
+    Conv2dOp,
+    FullyConnectedOp,
+    MaxPool2dOp,
+    MeanOp,
+    RequantizeOp,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +59,7 @@ def fold_clamp(module: ModuleOp) -> list[Folded]:
         if not isinstance(op, ClampOp):
             continue
         before = SSAValue.get(op.input).owner
-        if isinstance(before, Conv2dOp | FullyConnectedOp | MaxPool2dOp | RequantizeOp) and (
-            op.input.has_one_use()
-        ):
+        if isinstance(before, _MONOTONIC) and op.input.has_one_use():
             low, high = op.clamp_range
             bounds = [max(low, min(high, bound)) for bound in before.clamp_range]
             before.clamp = DenseArrayBase.from_list(i32, bounds)

@@ -57,7 +57,9 @@ class DramMap:
     program: DramRange  #: Instructions of all NPU segments.
     weights: DramRange  #: Weight tiles.
     parameters: DramRange  #: Requantisation parameters; directly behind the weights.
-    tensors: tuple[DramRange, ...]  #: One for each input and output of each NPU segment.
+    #: One for each input and output of each NPU segment, and each tensor that the buffer has no
+    #: room for.
+    tensors: tuple[DramRange, ...]
     total_bytes: int  #: A DRAM from address 0 of this length holds all of it.
 
 

@@ -1,9 +1,10 @@
 """Proves of a finished program what the hardware does not forgive.
 
 Every address lies within its memory, accumulator rows within a half, every read in DRAM within
-what the compiler put there; no unit can wait for ever; FIFOs are empty at the end; and Syncs order
-every conflict on the unified buffer. The passes before are meant to guarantee all of it: a failure
-here is a fault of the compiler, not of the model.
+what the compiler put there; no unit can wait for ever; FIFOs are empty at the end; Syncs order
+every conflict on the unified buffer; and no tensor in DRAM is read before it was written. The
+passes before are meant to guarantee all of it: a failure here is a fault of the compiler, not of
+the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from npulse.sw.ir.tpu import (
     WriteHostOp,
 )
 from npulse.sw.targets.executable import DramMap, DramRange
+from npulse.sw.targets.tpu_v1.dram_order import order_faults
 from npulse.sw.targets.tpu_v1.insert_syncs import conflicts
 from npulse.sw.targets.tpu_v1.queues import Machine
 from npulse.sw.targets.tpu_v1.rows import buffer_reads, buffer_writes, dram_span
@@ -29,19 +31,41 @@ from npulse.sw.targets.tpu_v1.rows import buffer_reads, buffer_writes, dram_span
 __all__ = ["check_program", "problems"]
 
 
-def check_program(program: ProgramOp, config: TpuV1Config, memory: DramMap) -> None:
-    """Check a program; `ValueError` with its first fault in one sentence."""
+def check_program(
+    program: ProgramOp,
+    config: TpuV1Config,
+    memory: DramMap,
+    *,
+    given: Sequence[int] | None = None,
+    wanted: Sequence[int] = (),
+) -> None:
+    """Check a program; `ValueError` with its first fault in one sentence.
+
+    Parameters
+    ----------
+    given, wanted : sequence of int
+        Addresses of the tensors that the driver fills (None: all) and reads.
+    """
     program.verify()
-    for problem in problems(program, config, memory):
+    for problem in problems(program, config, memory, given=given, wanted=wanted):
         raise ValueError(f"{program.sym_name.data}: {problem}")
 
 
-def problems(program: ProgramOp, config: TpuV1Config, memory: DramMap) -> Iterator[str]:
+def problems(
+    program: ProgramOp,
+    config: TpuV1Config,
+    memory: DramMap,
+    *,
+    given: Sequence[int] | None = None,
+    wanted: Sequence[int] = (),
+) -> Iterator[str]:
     """All faults of a program, one sentence each."""
+    filled = [r.address for r in memory.tensors] if given is None else given
     for index, op in enumerate(program.instructions):
         for sentence in _address_faults(op, config, memory):
             yield f"instruction {index}, {op.name}, {sentence}"
     yield from conflicts(program)
+    yield from order_faults(program, config, memory.tensors, filled, wanted)
     yield from _flow_faults(program, config)
 
 

@@ -18,16 +18,19 @@ from xdsl.ir import SSAValue
 
 from npulse.hw.spec.numerics import RequantScheme, quantize_multiplier
 from npulse.sw.ir.graph import (
+    AveragePool2dOp,
     ClampOp,
     Conv2dOp,
     FullyConnectedOp,
     MaxPool2dOp,
+    MeanOp,
     RequantizeOp,
     WeightOp,
 )
 from npulse.sw.ir.graph_rules import need_quant
 from npulse.sw.ir.types import ints, type_of
 from npulse.sw.passes.views import View, image_shape
+from npulse.sw.targets.tpu_v1.averages import average_of
 from npulse.sw.targets.tpu_v1.legality import Compute, source_view
 
 __all__ = ["Layer", "fold_zero_point", "fuse_pool", "layer_of"]
@@ -37,8 +40,8 @@ Pair = tuple[int, int]
 ONE: Pair = (1, 1)
 ZERO: Pair = (0, 0)
 
-#: Operator whose layer is a mean over windows.
-AVERAGE = "graph.average_pool2d"
+#: Operators whose layer is a mean over windows.
+AVERAGES = (AveragePool2dOp.name, MeanOp.name)
 
 #: Factor of exactly 1 as multiplier and shift: (x << 1) * 2**30 >> 31 is x for |x| < 2**30.
 IDENTITY = (1 << 30, 1)
@@ -84,13 +87,13 @@ class Layer:
 
     @property
     def is_copy(self) -> bool:
-        """Whether no arithmetic of the model is done: no multiply-add counts."""
-        return self.op in (MaxPool2dOp.name, ClampOp.name, RequantizeOp.name)
+        """Whether the model multiplies nothing: no multiply-add counts."""
+        return self.op in (MaxPool2dOp.name, ClampOp.name, RequantizeOp.name, *AVERAGES)
 
     @property
     def is_average(self) -> bool:
         """Whether all kernel places have the same weights, those of a mean."""
-        return self.op == AVERAGE
+        return self.op in AVERAGES
 
     @property
     def macs(self) -> int:
@@ -118,6 +121,8 @@ def layer_of(op: Compute, arrays: Arrays) -> Layer:
         return _convolution(op, view, arrays)
     if isinstance(op, FullyConnectedOp):
         return _fully_connected(op, view, arrays)
+    if isinstance(op, AveragePool2dOp | MeanOp):
+        return _average(op, view)
     return _copy(op, view)
 
 
@@ -232,6 +237,35 @@ def _copy(op: MaxPool2dOp | ClampOp | RequantizeOp, view: View) -> Layer:
         size=(height, width),
     )
     return layer if not isinstance(op, MaxPool2dOp) else _with_window(layer, op)
+
+
+def _average(op: AveragePool2dOp | MeanOp, view: View) -> Layer:
+    """Layer of one kernel of ones a channel."""
+    average, out_image = average_of(op), _image(op.result)
+    assert average.factor is not None, "the rule on rounding sees to this"
+    channels = out_image[2]
+    weights = np.ones((channels, *average.kernel, 1), np.int8)
+    height, width, _ = _image(SSAValue.get(op.input))
+    return Layer(
+        node=op.node_name,
+        op=op.name,
+        base=view.base,
+        result=op.result,
+        image=view.image,
+        source_size=(height, width),
+        out_image=out_image,
+        weights=weights,
+        groups=channels,
+        bias=fold_zero_point(np.zeros(channels, np.int32), weights, average.input_zero_point),
+        multiplier=np.full(channels, average.factor[0], np.int32),
+        shift=np.full(channels, average.factor[1], np.int8),
+        scheme=average.scheme,
+        zero_point=average.zero_point,
+        clamp=op.clamp_range,
+        fill=0,
+        strides=average.strides,
+        size=out_image[:2],
+    )
 
 
 def _with_window(layer: Layer, op: MaxPool2dOp) -> Layer:

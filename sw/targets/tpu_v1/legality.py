@@ -15,22 +15,35 @@ from npulse.hw.spec.tpu_v1 import TpuV1Config
 from npulse.hw.spec.tpu_v1_isa import ISA
 from npulse.hw.spec.tpu_v1_layout import ROUNDING_CODES, blocks
 from npulse.sw.ir.graph import (
+    AveragePool2dOp,
     ClampOp,
     Conv2dOp,
     FullyConnectedOp,
     GraphOp,
     MaxPool2dOp,
+    MeanOp,
     RequantizeOp,
     WeightOp,
 )
 from npulse.sw.ir.types import ints, type_of
 from npulse.sw.passes.views import View, image_shape, views
+from npulse.sw.targets.tpu_v1.averages import average_of
 
 __all__ = ["COMPUTE", "RULES", "Rule", "Violation", "first_violation", "source_view"]
 
-Compute = Conv2dOp | FullyConnectedOp | MaxPool2dOp | ClampOp | RequantizeOp
+Compute = (
+    Conv2dOp | FullyConnectedOp | MaxPool2dOp | AveragePool2dOp | MeanOp | ClampOp | RequantizeOp
+)
 #: Operators that the NPU carries out when no rule refuses them.
-COMPUTE = (Conv2dOp, FullyConnectedOp, MaxPool2dOp, ClampOp, RequantizeOp)
+COMPUTE = (
+    Conv2dOp,
+    FullyConnectedOp,
+    MaxPool2dOp,
+    AveragePool2dOp,
+    MeanOp,
+    ClampOp,
+    RequantizeOp,
+)
 
 Check = Callable[[Compute, TpuV1Config], str | None]
 
@@ -153,17 +166,18 @@ def symmetric_weights(op: Compute, config: TpuV1Config) -> str | None:
     Conv2dOp,
     FullyConnectedOp,
     RequantizeOp,
+    MeanOp,
     remedy="import with a requantisation scheme that the NPU has",
 )
 def requantisation_scheme(op: Compute, config: TpuV1Config) -> str | None:
     """Requantisation must be a Q31 scheme: tflite_q31_double, _single or _away."""
-    assert isinstance(op, Conv2dOp | FullyConnectedOp | RequantizeOp)
+    assert isinstance(op, Conv2dOp | FullyConnectedOp | RequantizeOp | MeanOp)
     return None if op.requant_scheme in ROUNDING_CODES else f"scheme = {op.requant_scheme.value}"
 
 
-@_rule(RequantizeOp, remedy="quantise the tensor to int8")
+@_rule(RequantizeOp, AveragePool2dOp, remedy="quantise the tensor to int8")
 def signed_codes(op: Compute, config: TpuV1Config) -> str | None:
-    """Input and result of a change of scale must be int8."""
+    """Input and result of a change of scale or an average must be int8."""
     for name, value in (("input", op.input), ("result", op.result)):
         element = str(type_of(value).element_type)
         if element != "i8":
@@ -199,6 +213,45 @@ def pool_window(op: Compute, config: TpuV1Config) -> str | None:
     return None if fits else f"kernel = {_pairs(window)}"
 
 
+@_rule(MeanOp, remedy="transpose so that the mean runs over height and width")
+def mean_axes(op: Compute, config: TpuV1Config) -> str | None:
+    """A mean must run over height, width or both of a tensor of 4 axes."""
+    assert isinstance(op, MeanOp)
+    axes, rank = ints(op.axes), len(type_of(op.input).get_shape())
+    return None if rank == 4 and set(axes) <= {1, 2} else f"axes = {axes} of {rank}"
+
+
+@_rule(AveragePool2dOp, MeanOp, remedy="average in steps of smaller windows")
+def average_window(op: Compute, config: TpuV1Config) -> str | None:
+    """An average must be over at most 63 rows and 63 columns, at strides of at most 31."""
+    assert isinstance(op, AveragePool2dOp | MeanOp)
+    average = average_of(op)
+    if max(average.kernel) > KERNEL_MAX:
+        return f"kernel = {_pairs(average.kernel)}"
+    return None if max(average.strides) <= STRIDE_MAX else f"strides = {_pairs(average.strides)}"
+
+
+@_rule(AveragePool2dOp, remedy="pad with an operator of its own, or pool without padding")
+def average_border(op: Compute, config: TpuV1Config) -> str | None:
+    """Windows of an average must lie within the image: at a padded border the divisor differs
+    from pixel to pixel, and the requantiser has one divisor a channel."""
+    assert isinstance(op, AveragePool2dOp)
+    extents = zip(*(type_of(v).get_shape()[1:3] for v in (op.input, op.result)), strict=True)
+    for axis, (size, out) in enumerate(extents):
+        kernel, stride, before = (ints(v)[axis] for v in (op.kernel, op.strides, op.pads))
+        if before or (out - 1) * stride + kernel > size:
+            return f"pads = {_pairs(ints(op.pads))}"
+    return None
+
+
+@_rule(AveragePool2dOp, MeanOp, remedy="use another window")
+def average_rounding(op: Compute, config: TpuV1Config) -> str | None:
+    """The requantiser must divide every possible sum of a window as the pooling does."""
+    assert isinstance(op, AveragePool2dOp | MeanOp)
+    average = average_of(op)
+    return None if average.factor else f"kernel = {_pairs(average.kernel)}"
+
+
 @_rule(remedy="split the image into parts of at most 4095 x 4095 pixels")
 def image_extent(op: Compute, config: TpuV1Config) -> str | None:
     """Height and width of input and result, padding included, must be at most 4095."""
@@ -223,5 +276,8 @@ def channel_count(op: Compute, config: TpuV1Config) -> str | None:
         kernel = shape[1] * shape[2]
     elif isinstance(op, FullyConnectedOp) and not view.channels_kept:
         kernel = height * width
+    elif isinstance(op, AveragePool2dOp | MeanOp):
+        count, (rows, columns) = 1, average_of(op).kernel
+        kernel = rows * columns
     fits = count <= BLOCKS_MAX and count * config.read_groups * kernel <= TILES_MAX
     return None if fits else f"channels = {channels}"

@@ -62,10 +62,9 @@ def _layers(
         if index is None:  # a Sync is for what comes behind it
             syncs += isinstance(op, SyncOp)
             continue
-        counts[index] += syncs
+        if op.unit != "host":  # moves, and the Syncs before them, are no layer's
+            counts[index] += 1 + syncs
         syncs = 0
-        # Moves of whole tensors belong to no layer in particular.
-        counts[index] += op.unit != "host"
         if isinstance(op, ReadWeightsOp):
             first, tiles = op.fields["dram_addr"], op.fields["tiles"]
             reads[index] += tiles

@@ -74,15 +74,15 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
     reasons = _reasons(stages)
     if strict:
         _refuse_fallback(model, npu, reasons)
-    for program in stages.programs:
-        check_program(program, config, stages.memory.map)
     names = stages.names
+    segments = _segments(stages, names)
+    _prove(stages, config, segments)
     main = main_of(stages.graph).body.block
     end = main.last_op
     assert end is not None
     return Executable(
         npu=npu,
-        segments=_segments(stages, names),
+        segments=segments,
         inputs=model.inputs,
         outputs=model.outputs,
         input_values=tuple(names[a] for a in main.args),
@@ -106,6 +106,21 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
         sha256=model.sha256,
         notes=(*model.notes, *(f"clamp {f.node!r} folded into {f.into!r}" for f in stages.folded)),
     )
+
+
+def _prove(
+    stages: Compiled, config: TpuV1Config, segments: Sequence[NpuSegment | HostSegment]
+) -> None:
+    """Check every program; `ValueError` for a fault of the compiler."""
+    on_npu = [segment for segment in segments if isinstance(segment, NpuSegment)]
+    for program, segment in zip(stages.programs, on_npu, strict=True):
+        check_program(
+            program,
+            config,
+            stages.memory.map,
+            given=[binding.address for binding in segment.inputs],
+            wanted=[binding.address for binding in segment.outputs],
+        )
 
 
 def compile_stages(model: Model, config: TpuV1Config) -> Compiled:

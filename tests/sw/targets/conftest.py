@@ -10,10 +10,12 @@ from npulse.hw.spec.numerics import RequantScheme
 from npulse.sw.frontends.builder import GraphBuilder
 from npulse.sw.frontends.model import Model, TensorInfo
 from npulse.sw.ir.graph import (
+    AveragePool2dOp,
     ClampOp,
     Conv2dOp,
     FullyConnectedOp,
     MaxPool2dOp,
+    MeanOp,
     RequantizeOp,
 )
 from npulse.sw.ir.types import QuantAttr, tensor_type, type_of
@@ -131,6 +133,25 @@ class Net:
         self.value = self.builder.add(op, node).result
         return self
 
+    def average(self, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> "Net":
+        batch, height, width, depth = self.shape
+        node = self.name("average")
+        out_h = window_output(height, kernel[0], strides[0], 1, pads[0] + pads[2])
+        out_w = window_output(width, kernel[1], strides[1], 1, pads[1] + pads[3])
+        result = tensor_type((batch, out_h, out_w, depth), np.int8, type_of(self.value).encoding)
+        op = AveragePool2dOp(
+            self.value, result, node=node, kernel=kernel, strides=strides, pads=pads
+        )
+        self.value = self.builder.add(op, node).result
+        return self
+
+    def mean(self, axes=(1, 2)) -> "Net":
+        node = self.name("mean")
+        kept = [1 if axis in axes else extent for axis, extent in enumerate(self.shape)]
+        result = tensor_type(tuple(kept), np.int8, self.quant())
+        self.value = self.builder.add(MeanOp(self.value, result, node=node, axes=axes), node).result
+        return self
+
     def clamp(self, low=-60, high=80) -> "Net":
         node = self.name("clamp")
         op = ClampOp(self.value, node=node, clamp=(low, high))
@@ -169,7 +190,7 @@ class Net:
             if len(self.shape) == 2:
                 return self.fully_connected(int(draw(1, 20)))
             height, width, depth = self.shape[1:]
-            kind = int(draw(8))
+            kind = int(draw(10))
             if kind < 4:
                 self._random_conv(height, width, depth)
             elif kind == 4:
@@ -181,6 +202,11 @@ class Net:
                 self.clamp()
             elif kind == 6:
                 self.requantize()
+            elif kind == 8:
+                kernel = (int(draw(1, height + 1)), int(draw(1, width + 1)))
+                self.average(kernel, (int(draw(1, 4)), int(draw(1, 4))))
+            elif kind == 9:
+                self.mean(((1,), (2,), (1, 2))[int(draw(3))])
             else:
                 self.flatten(channels_first=bool(draw(2)))
         return self

@@ -77,7 +77,6 @@ def test_values_at_the_bounds_are_legal(net) -> None:
         assert first_violation(last_op(made), BIG) is None
 
 
-
 def test_a_scheme_that_the_requantiser_lacks_is_refused(net) -> None:
     op = last_op(net().input(1, 8, 8, 3).conv(4))
     assert isinstance(op, Conv2dOp)
