@@ -47,7 +47,9 @@ def test_prelu_is_within_a_step_of_mathematics(a, b, sa, sb, sy, za, zb, zy) -> 
         alpha_zero_point=zb,
         zero_point=zy,
     )
-    assert np.abs(found - quantised(np.where(x >= 0, x, x * slope), sy, zy)).max() <= DOUBLE_ROUNDING
+    assert (
+        np.abs(found - quantised(np.where(x >= 0, x, x * slope), sy, zy)).max() <= DOUBLE_ROUNDING
+    )
 
 
 @given(arrays(np.int8, (2, 5, 3, 4)), SCALES, st.floats(0.3, 3), CODES, CODES)
