@@ -17,7 +17,7 @@ from typing import Any
 
 from amaranth.hdl import MemoryData, Shape, Signal
 from amaranth.sim._async import AsyncProcess
-from amaranth.sim._pyclock import PyClockProcess
+from amaranth.sim._pyclock import PyClockProcess  # pyright: ignore[reportMissingImports]
 from amaranth.sim.pysim import (
     PySimEngine,
     _PyEngineState,
