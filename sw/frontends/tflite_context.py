@@ -1,6 +1,7 @@
 """State of one TFLite import: tensors of the file, their values in the graph, and messages."""
 
 import json
+import math
 from typing import NoReturn
 
 import numpy as np
@@ -12,6 +13,7 @@ from npulse.sw.frontends.builder import GraphBuilder
 from npulse.sw.frontends.tflite_reader import TfliteGraph, TfliteOperator, TfliteTensor
 from npulse.sw.frontends.tflite_variables import Variables
 from npulse.sw.ir.graph import HostOp
+from npulse.sw.ir.graph_rules import MAX_TENSOR_BYTES, dims
 from npulse.sw.ir.types import GraphTensor, QuantAttr, quant_of, tensor_type
 
 
@@ -47,6 +49,11 @@ class TfliteImporter:
             raise UserError(
                 f"{self.path}: tensor {self.label(tensor)!r} has an element type that npulse does "
                 f"not hold (string, complex, resource, 4-bit); convert the model to int8"
+            )
+        if math.prod(tensor.shape) * tensor.dtype.itemsize > MAX_TENSOR_BYTES:
+            raise UserError(
+                f"{self.path}: tensor {self.label(tensor)!r} must have at most {MAX_TENSOR_BYTES} "
+                f"bytes, not shape {dims(tensor.shape)}; convert the model again"
             )
         return tensor_type(tensor.shape, tensor.dtype, self.quant(tensor))
 

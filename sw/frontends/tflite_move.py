@@ -161,11 +161,15 @@ def _slice(importer: TfliteImporter, op: TfliteOperator) -> None:
     _cut(importer, op, ranges, importer.value(op, op.inputs[0]))
 
 
+def _inside(index: int, extent: int) -> bool:
+    return 0 <= index < extent
+
+
 def _check_ranges(
     importer: TfliteImporter, op: TfliteOperator, shape: Sequence[int], ranges: Sequence[range]
 ) -> None:
     for axis, (extent, indices) in enumerate(zip(shape, ranges, strict=True)):
-        if len(indices) and not (min(indices) >= 0 and max(indices) < extent):
+        if len(indices) and not (_inside(indices[0], extent) and _inside(indices[-1], extent)):
             importer.fail(
                 op,
                 f"slice of axis {axis} must lie in its {extent} elements, not "

@@ -42,9 +42,10 @@ def _variable(importer: TfliteImporter, op: TfliteOperator, place: int, dtype: t
         importer.fail(op, f"state {label!r} must be a quantised {np.dtype(dtype)} variable")
     if tensor.index in importer.values:
         importer.fail(op, f"state {label!r} must belong to this operator only")
+    due = importer.type_of(tensor)  # refuses a size that no array can have
     start = np.full(tensor.shape, quant.zero_point, tensor.dtype)
     variable = Variable(label, initial=start, tensor=tensor)
-    variable.first = importer.builder.argument(importer.type_of(tensor), label)
+    variable.first = importer.builder.argument(due, label)
     importer.variables.read.append(variable)
     importer.values[tensor.index] = variable.first
     return variable

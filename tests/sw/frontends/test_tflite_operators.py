@@ -465,3 +465,28 @@ def test_message_names_file_node_rule_and_remedy(
     with pytest.raises(UserError) as caught:
         load_bytes(build(tflite_builder, make()), tmp_path)
     assert str(caught.value) == f"{tmp_path / 'model.tflite'}: {message}"
+
+
+def test_slice_of_two_thousand_million_elements_is_refused_at_once(
+    tflite_builder: Any, tmp_path: Path
+) -> None:
+    size = 2**31 - 1
+    case = change(CASES["slice"], constants={1: ints(0, 0, 0, 0), 2: ints(1, size, 6, 4)})
+    with pytest.raises(UserError) as caught:
+        load_bytes(build(tflite_builder, case), tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'model.tflite'}: SLICE node 'y0': slice of axis 1 must lie in its 5 "
+        f"elements, not 0 to {size}; convert the model again"
+    )
+
+
+def test_tensor_beyond_the_limit_is_refused_before_any_array(
+    tflite_builder: Any, tmp_path: Path
+) -> None:
+    case = OneOp("LOGISTIC", [((1 << 20, 1 << 20), X)], [((1 << 20, 1 << 20), Y)])
+    with pytest.raises(UserError) as caught:
+        load_bytes(build(tflite_builder, case), tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'model.tflite'}: tensor 'x0' must have at most 1073741824 bytes, not shape "
+        "1048576x1048576; convert the model again"
+    )
