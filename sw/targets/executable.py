@@ -106,7 +106,7 @@ class Placement:
     attribute: str  #: Attribute or shape that decided, with its value.
     remedy: str  #: What would put it on the NPU; empty when it is there.
     fallback: bool  #: Whether ``--strict`` refuses it: on the host, and not by design.
-    estimated_cycles: int  #: Of the slower of matrix unit and activation; 0 on the host.
+    estimated_cycles: int  #: Transfers, fill and drain included; 0 on the host.
 
 
 @dataclass(frozen=True, kw_only=True)

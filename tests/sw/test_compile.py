@@ -60,10 +60,10 @@ def test_explain_names_every_operator_and_is_json(digits) -> None:
         "attribute": "",
         "remedy": "",
         "fallback": False,
-        "estimated_cycles": 576,
+        "estimated_cycles": 996,
     }
     lines = explain_lines(executable)
-    assert "npu  graph.conv2d 'conv1': layer, about 576 cycles" in lines
+    assert "npu  graph.conv2d 'conv1': layer, about 996 cycles" in lines
     assert "npu  graph.max_pool2d 'pool1_real': fused (done by node 'conv1')" in lines
     assert lines[-1] == (
         "6 operators on the NPU, 3 on the host by design, 0 on the host as a fallback"
@@ -79,5 +79,5 @@ def test_summary_has_the_figures_of_the_program(digits) -> None:
     assert summary_lines(executable) == [
         "layers 3, instructions 27, weights 3232 bytes",
         "unified buffer: peak 80 of 3072 rows (2.6 %), lower bound 80, 8 bytes a row",
-        "multiply-adds 23680, estimate 1664 cycles",
+        "multiply-adds 23680, estimate 1933 cycles",
     ]

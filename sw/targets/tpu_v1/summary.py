@@ -8,7 +8,6 @@ from npulse.sw.ir.tpu import InstructionOp, ProgramOp, ReadWeightsOp, SyncOp
 from npulse.sw.passes.allocate import Allocation
 from npulse.sw.targets.executable import Layer, Summary
 from npulse.sw.targets.tpu_v1.dram import Memory
-from npulse.sw.targets.tpu_v1.estimate import layer_estimate
 from npulse.sw.targets.tpu_v1.fuse import Fusion
 
 __all__ = ["summarise"]
@@ -17,6 +16,7 @@ __all__ = ["summarise"]
 def summarise(
     config: TpuV1Config,
     fusions: Sequence[Fusion],
+    estimates: Sequence[Sequence[int]],
     programs: Sequence[ProgramOp],
     owners: Sequence[Mapping[InstructionOp, int]],
     allocations: Sequence[Allocation],
@@ -26,13 +26,15 @@ def summarise(
 
     Parameters
     ----------
+    estimates : sequence of sequence of int
+        For each segment the cycles of its layers.
     owners : sequence of mapping
         For each segment the index of the layer that an instruction is for.
     """
     layers = [
         layer
-        for fusion, program, owner in zip(fusions, programs, owners, strict=True)
-        for layer in _layers(config, fusion, program, owner)
+        for fusion, cycles, program, owner in zip(fusions, estimates, programs, owners, strict=True)
+        for layer in _layers(config, fusion, cycles, program, owner)
     ]
     return Summary(
         layers=tuple(layers),
@@ -50,6 +52,7 @@ def summarise(
 def _layers(
     config: TpuV1Config,
     fusion: Fusion,
+    estimates: Sequence[int],
     program: ProgramOp,
     owner: Mapping[InstructionOp, int],
 ) -> list[Layer]:
@@ -78,7 +81,7 @@ def _layers(
             instructions=counts[index],
             tiles=len(stored.get(index, ())),
             tile_reads=reads[index],
-            estimated_cycles=layer_estimate(config, layer) or 0,
+            estimated_cycles=estimates[index],
         )
         for index, layer in enumerate(fusion.layers)
     ]

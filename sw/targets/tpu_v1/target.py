@@ -44,6 +44,7 @@ from npulse.sw.targets.tpu_v1.lower_tile import Addresses, lower_tile
 from npulse.sw.targets.tpu_v1.placement import Decisions, placements
 from npulse.sw.targets.tpu_v1.residency import Residency, decide_residency
 from npulse.sw.targets.tpu_v1.summary import summarise
+from npulse.sw.targets.tpu_v1.timeline import layer_cycles
 
 __all__ = ["Compiled", "compile_model", "compile_stages"]
 
@@ -59,6 +60,7 @@ class Compiled:
     tiles: tuple[tile.ProgramOp, ...]
     owners: tuple[Mapping[tpu.InstructionOp, int], ...]  #: Layer of each instruction.
     programs: tuple[tpu.ProgramOp, ...]
+    estimates: tuple[tuple[int, ...], ...]  #: Cycles of each layer of each segment.
     allocations: tuple[Allocation, ...]
     constants: Constants
     memory: Memory
@@ -94,6 +96,7 @@ def compile_model(model: Model, npu: Npu, *, strict: bool = False) -> Executable
         summary=summarise(
             config,
             stages.fusions,
+            stages.estimates,
             stages.programs,
             stages.owners,
             stages.allocations,
@@ -194,6 +197,10 @@ def _compile(
         tiles=tuple(x.program for x in lowered),
         owners=tuple(owners),
         programs=tuple(programs),
+        estimates=tuple(
+            layer_cycles(config, program, owner, len(fusion.layers))
+            for program, owner, fusion in zip(programs, owners, fusions, strict=True)
+        ),
         allocations=tuple(allocations),
         constants=constants,
         memory=memory.with_programs([len(list(p.instructions)) for p in programs]),
@@ -245,8 +252,8 @@ def _segments(
 def _reasons(stages: Compiled) -> list[Placement]:
     cycles: dict[GraphOp, int] = {}
     fused: dict[GraphOp, str] = {}
-    for fusion in stages.fusions:
-        cycles.update(fusion.cycles)
+    for fusion, estimates in zip(stages.fusions, stages.estimates, strict=True):
+        cycles.update(zip(fusion.cycles, estimates, strict=True))
         fused.update(fusion.fused)
     found = placements(stages.parts, stages.decisions, cycles, fused)
     for fold in stages.folded:

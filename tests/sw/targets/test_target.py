@@ -231,5 +231,7 @@ def test_layers_count_the_mathematics(net) -> None:
     (layer,) = executable.summary.layers
     assert layer.macs == 6 * 6 * 10 * 27 == executable.summary.macs
     assert layer.tiles == layer.tile_reads == 2 * 9
-    assert layer.estimated_cycles == 2 * 9 * 36
+    # 18 tiles of 36 rows each, beside moves of 64 and 72 rows of 8 bytes at 2 bytes a cycle.
+    moves = (64 + 72) * 8 // 2
+    assert 2 * 9 * 36 + moves < layer.estimated_cycles < 2 * 9 * 36 + moves + 200
     assert np.frombuffer(executable.program, np.uint8).size == 32 * executable.summary.instructions
