@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npulse.hw.spec.numerics import INT8, INT16, RequantScheme, quantize_multiplier
+from npulse.sim.golden.check import wrap_int32
 from npulse.sim.golden.lstm import (
     LstmParameters,
     LstmWeights,
@@ -96,7 +97,7 @@ def _svdf(op: HostOp, options: dict[str, Any], inputs: Sequence[Array]) -> list[
 def _quantize(op: HostOp, options: dict[str, Any], inputs: Sequence[Array]) -> list[Array]:
     """Change the scale of codes; the result may be as wide as int32."""
     due = dtype_of(type_of(op.outputs[0]))
-    centred = inputs[0].astype(np.int32) - _quant(op, 0).zero_point
+    centred = wrap_int32(inputs[0].astype(np.int64) - options["input_zero_point"])
     multiplier, shift = quantize_multiplier(options["ratio"])
     scaled = scale_q31(centred, multiplier, shift, RequantScheme.TFLITE_Q31_DOUBLE)
     limits = np.iinfo(due)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npulse.hw.spec.numerics import Rounding
+from npulse.hw.spec.numerics import MULTIPLIER_MAX, Rounding
 from npulse.sim.golden.elementwise import Activation, activation_range
 from npulse.sw.frontends.tflite_context import TfliteImporter
 from npulse.sw.frontends.tflite_elementwise import ELEMENTWISE
@@ -111,7 +111,7 @@ def _requantize(importer: TfliteImporter, op: TfliteOperator, clamp: tuple[int, 
 
 def _quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
     source, result = tensor_at(importer, op, 0), tensor_at(importer, op, 0, output=True)
-    if np.int16 in (source.dtype, result.dtype) or result.dtype == np.int32:
+    if {source.dtype, result.dtype} & {np.dtype(np.int16), np.dtype(np.int32)}:
         _wide_quantize(importer, op)
         return
     due = importer.type_of(result)
@@ -130,13 +130,19 @@ def _quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
 def _wide_quantize(importer: TfliteImporter, op: TfliteOperator) -> None:
     """Change the scale of codes of which one side is wider than a byte: on the host."""
     source, result = tensor_at(importer, op, 0), tensor_at(importer, op, 0, output=True)
-    quant = importer.quant(source)
-    if quant is None or not quant.per_tensor or len(result.scales) != 1:
+    scales = [*source.scales, *result.scales]
+    if len(source.scales) != 1 or len(result.scales) != 1 or not min(scales) > 0:
         importer.fail(op, f"input and output must be quantised with one scale; {CONVERT}")
+    ratio = float(np.float64(scales[0]) / np.float64(scales[1]))
+    if not ratio <= MULTIPLIER_MAX / 2:
+        importer.fail(op, f"input scale / output scale must be at most 2**30, not {ratio:g}")
+    if source.dtype not in (np.int8, np.int16, np.int32):
+        importer.fail(op, f"input must be int8, int16 or int32, not {source.dtype}; {CONVERT}")
     if result.dtype not in (np.int8, np.int16, np.int32):
         importer.fail(op, f"output must be int8, int16 or int32, not {result.dtype}; {CONVERT}")
     op.options.update(
-        ratio=float(np.float64(quant.scale) / np.float64(result.scales[0])),
+        ratio=ratio,
+        input_zero_point=int(source.zero_points[0]),
         zero_point=int(result.zero_points[0]),
     )
     importer.host(
