@@ -1,10 +1,11 @@
 """Bench of the requantiser: a new accumulator each cycle, against golden numpy.
 
-Settings (environment): NPULSE_LATENCY, its registers from input to output.
+Settings (environment): NPULSE_LATENCY, its registers from input to output; NPULSE_DUE, the cycles
+from an accumulator to each of its parameters as JSON.
 """
 
+import json
 import os
-from collections import deque
 from typing import Any
 
 import cocotb
@@ -48,16 +49,17 @@ def random_case(rng: np.random.Generator) -> tuple[int, dict[str, int], int]:
 async def outputs_equal_golden(dut: Any) -> None:
     rng = np.random.default_rng(cocotb.RANDOM_SEED)
     latency = int(os.environ["NPULSE_LATENCY"])
+    dues: dict[str, int] = json.loads(os.environ["NPULSE_DUE"])
     Clock(dut.clk, 10, unit="ns").start()
     await reset(dut, acc=0, parameters=0)
-    due: deque[tuple[int, Any]] = deque()
-    for _ in range(3000):
-        acc, parameters, output = random_case(rng)
-        dut.acc.value = acc
-        dut.parameters.value = Parameters().const(parameters).as_bits()
-        due.append((output, (acc, parameters)))
+    cases = [random_case(rng) for _ in range(3000)]
+    for cycle in range(len(cases) + latency):
+        if cycle >= latency:
+            got, (acc, parameters, output) = dut.out.value.to_signed(), cases[cycle - latency]
+            assert got == output, f"{got} instead of {output} for {acc} by {parameters}"
+        # Each parameter is that of another accumulator; those at both ends stand for no one.
+        ages = {name: min(max(cycle - due, 0), len(cases) - 1) for name, due in dues.items()}
+        now = {name: cases[age][1][name] for name, age in ages.items()}
+        dut.acc.value = cases[min(cycle, len(cases) - 1)][0]
+        dut.parameters.value = Parameters().const(now).as_bits()
         await FallingEdge(dut.clk)
-        if len(due) == latency:
-            output, case = due.popleft()
-            got = dut.out.value.to_signed()
-            assert got == output, f"{got} instead of {output} for {case}"

@@ -1,5 +1,6 @@
 """The Verilog of parts of the core in Verilator, driven by cocotb."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.cosim
 
 HERE = Path(__file__).parent
 LATENCY = resolve("tpu-v1:sim").config.requantiser_latency
+DUE = json.dumps(Requantiser(latency=LATENCY).due)
 
 Make = Callable[[], wiring.Component]
 
@@ -58,7 +60,7 @@ def test_array_equals_numpy(built: Callable[[Make], Path]) -> None:
 
 
 def test_requantiser_equals_golden(requantiser: Path) -> None:
-    passed = run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY)
+    passed = run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY, NPULSE_DUE=DUE)
     assert passed == ["outputs_equal_golden"]
 
 
@@ -76,7 +78,7 @@ def test_write_master_writes_what_it_is_given(built: Callable[[Make], Path]) -> 
 def test_a_failed_bench_is_an_error_with_its_log(requantiser: Path) -> None:
     message = r"(?s)^bench_requantiser must pass, but \['outputs_equal_golden'\] failed: .*Error"
     with pytest.raises(VerilogError, match=message):
-        run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY + 1)
+        run("bench_requantiser.py", requantiser, NPULSE_LATENCY=LATENCY + 1, NPULSE_DUE=DUE)
 
 
 def test_a_bench_without_tests_is_an_error(requantiser: Path) -> None:
