@@ -23,16 +23,28 @@ CUTS = {
     8: (0, 1, 2, 2, 3, 4, 5, 6),
 }
 
-#: Values that later steps need, after each step.
+#: Values that later steps need, after each step. Parameters come in when their step does, so
+#: that none of them waits in registers.
 LIVE = (
-    ("x", "multiplier", "shift", "rounding", "zero_point", "act_min", "act_max"),
-    ("left", "multiplier", "right", "rounding", "zero_point", "act_min", "act_max"),
-    ("product", "negative", "right", "rounding", "zero_point", "act_min", "act_max"),
-    ("high", "right", "rounding", "zero_point", "act_min", "act_max"),
-    ("sum", "right", "zero_point", "act_min", "act_max"),
-    ("real", "zero_point", "act_min", "act_max"),
+    ("x",),
+    ("left", "right", "rounding"),
+    ("product", "negative", "right", "rounding"),
+    ("high", "right", "rounding"),
+    ("sum", "right"),
+    ("real",),
     ("out",),
 )
+
+#: Step that each parameter is for.
+STEPS = {
+    "bias": 0,
+    "shift": 1,
+    "rounding": 1,
+    "multiplier": 2,
+    "zero_point": 6,
+    "act_min": 6,
+    "act_max": 6,
+}
 
 
 class Parameters(data.StructLayout):
@@ -62,7 +74,8 @@ class Requantiser(wiring.Component):
 
     Timing
     ------
-    ``out[t + latency] = requantize(acc[t], parameters[t])``; nothing stalls.
+    ``out[t + latency] = requantize(acc[t], parameters)`` with parameter p taken in cycle
+    ``t + due[p]``; nothing stalls.
     """
 
     acc: Signal
@@ -73,6 +86,8 @@ class Requantiser(wiring.Component):
         if latency not in CUTS:
             raise ValueError(f"latency must be from 1 to {max(CUTS)} cycles, not {latency!r}")
         self.latency = latency
+        #: Cycles from the accumulator to each of its parameters.
+        self.due = {name: sum(cut < step for cut in CUTS[latency]) for name, step in STEPS.items()}
         super().__init__(
             {"acc": In(signed(32)), "parameters": In(Parameters()), "out": Out(signed(8))}
         )
@@ -83,13 +98,11 @@ class Requantiser(wiring.Component):
         m.submodules.multiplier = multiplier = Multiplier(
             a_width=32, b_width=32, latency=cuts.count(2)
         )
-        p = self.parameters
-        names = ("multiplier", "shift", "rounding", "zero_point", "act_min", "act_max")
-        values: dict[str, Value] = {name: getattr(p, name) for name in names}
-        values |= {"acc": self.acc, "bias": p.bias}
-        for index, step in enumerate(
-            (add_bias, shift_left, None, take_high, add_half, shift_right, clamp)
-        ):
+        values: dict[str, Value] = {"acc": self.acc}
+        # Step 2 is the product, which has registers of its own.
+        steps = (add_bias, shift_left, None, take_high, add_half, shift_right, clamp)
+        for index, step in enumerate(steps):
+            values |= {n: self.parameters[n] for n, due in STEPS.items() if due == index}
             if step is not None:
                 values |= step(values)
             else:

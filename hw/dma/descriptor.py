@@ -13,8 +13,9 @@ class TransferDescriptor(data.StructLayout):
     -------
     addr : 32 bits
         Byte address of the first beat, a multiple of the bytes in a beat.
-    beats : 20 bits
-        Contiguous beats in a row, at least 1.
+    beats : 27 bits
+        Contiguous beats in a row, at least 1: a whole tensor of 2**17 rows of up to 512 beats
+        and more.
     rows : 16 bits
         Rows, at least 1.
     stride : 32 bits
@@ -22,4 +23,4 @@ class TransferDescriptor(data.StructLayout):
     """
 
     def __init__(self) -> None:
-        super().__init__({"addr": 32, "beats": 20, "rows": 16, "stride": 32})
+        super().__init__({"addr": 32, "beats": 27, "rows": 16, "stride": 32})

@@ -33,6 +33,7 @@ class ErrorCode(IntEnum):
     BUFFER_RANGE = 4, "an address lies beyond the unified buffer"
     NO_HALT = 5, "the program ended without Halt"
     LEFTOVER = 6, "weight tiles or parameter entries were left over at Halt"
+    TRAILING = 7, "instructions follow Halt"
 
 
 #: Bit of each unit in the mask of `Sync`.

@@ -1,6 +1,6 @@
 """Vector lane behind one accumulator column: requantise, clamp, keep the largest of a window."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -70,21 +70,10 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout = Parameters()
-        m.submodules.parameters = entries = Sram(
-            depth=self.entries, shape=layout.size, latency=self.sram_latency, granularity=8
-        )
         m.submodules.requantiser = requantiser = Requantiser(latency=self.requantiser_latency)
-        mine = self.write.en & (self.write.beat == self.beat)
         m.d.sync += self.command_o.eq(self.command_i)
-        m.d.comb += [
-            entries.w_addr.eq(self.write.entry),
-            entries.w_data.eq(Cat(self.octet for _ in range(layout.size // 8))),
-            entries.w_en.eq(mine << self.write.octet),
-            entries.r_addr.eq(self.command_i.entry),
-            requantiser.parameters.eq(entries.r_data),
-            requantiser.acc.eq(self.value),
-        ]
+        self._parameters(m, requantiser)
+        m.d.comb += requantiser.acc.eq(self.value)
         en, first = self.command_i.en, self.command_i.first
         for stage in range(self.sram_latency + self.requantiser_latency):
             later_en, later_first = Signal(name=f"en_{stage}"), Signal(name=f"first_{stage}")
@@ -95,6 +84,30 @@ class VectorLane(wiring.Component):
         m.d.comb += kept.eq(Mux(first, -128, self.result))
         m.d.sync += self.result.eq(Mux(value > kept, value, kept))
         return m
+
+    def _parameters(self, m: Module, requantiser: Requantiser) -> None:
+        """Read each parameter when it is due, from one bank for each of its bytes.
+
+        Only the number of the entry waits in registers.
+        """
+        mine = self.write.en & (self.write.beat == self.beat)
+        entries = [self.command_i.entry]
+        for stage in range(max(requantiser.due.values())):
+            later = Signal.like(entries[-1], name=f"entry_{stage}", reset_less=True)
+            m.d.sync += later.eq(entries[-1])
+            entries.append(later)
+        layout = Parameters()
+        for index in range(layout.size // 8):
+            bank = Sram(depth=self.entries, shape=8, latency=self.sram_latency)
+            m.submodules[f"octet_{index}"] = bank
+            name = next(n for n, field in layout if field.offset + field.width > 8 * index)
+            m.d.comb += [
+                bank.w_addr.eq(self.write.entry),
+                bank.w_data.eq(self.octet),
+                bank.w_en.eq(mine & (self.write.octet == index)),
+                bank.r_addr.eq(entries[requantiser.due[name]]),
+                requantiser.parameters.as_value()[8 * index : 8 * index + 8].eq(bank.r_data),
+            ]
 
 
 def vector_lanes(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from npulse.hw.spec.flavours import Npu
+from npulse.sw.driver.bulk import BulkDevice
 from npulse.sw.driver.device import Device
 from npulse.sw.driver.rtl import RtlDevice
 from npulse.sw.errors import UserError
@@ -25,7 +26,7 @@ def _pysim(npu: Npu, memory_bytes: int) -> Device:
 
 
 def _compiled(npu: Npu, memory_bytes: int) -> Device:
-    return RtlDevice(npu, memory_bytes=memory_bytes, engine="compiled")
+    return BulkDevice(npu, memory_bytes=memory_bytes)
 
 
 #: For each engine a function of NPU and bytes of DRAM.
@@ -33,7 +34,7 @@ ENGINES: dict[str, Callable[[Npu, int], Device]] = {"pysim": _pysim, "compiled":
 
 
 #: What `npulse run` takes when none is named.
-DEFAULT_ENGINE = "pysim"
+DEFAULT_ENGINE = "compiled"
 
 
 def check_engine(engine: str) -> None:

@@ -20,7 +20,7 @@ from npulse.sim.simulator import Simulator
 from npulse.sw.driver.cores import make_core
 from npulse.sw.driver.device import DeviceError, Progress, RunStats
 
-__all__ = ["RtlDevice"]
+__all__ = ["RtlDevice", "make_system"]
 
 #: Cycles between two calls of `Progress`.
 _PROGRESS_CYCLES = 200
@@ -57,15 +57,18 @@ class RtlDevice:
         poll: bool = False,
         engine: str = "pysim",
     ) -> None:
-        self.npu = npu
-        self.poll = poll
-        self._registers = core_regmap()
-        self._system = _system(npu, memory_bytes, stalls, write_order)
+        self._prepare(npu, poll, make_system(npu, memory_bytes, stalls, write_order))
         self._command: Callable[[Any], Awaitable[None]] | None = None
         self._simulator = Simulator(self._system, engine=engine)
         self._simulator.add_clock(1e-6)
         self._simulator.add_testbench(self._serve)
         self._simulator.advance()  # a bench that never began would be a warning at the end
+
+    def _prepare(self, npu: Npu, poll: bool, system: System) -> None:
+        self.npu = npu
+        self.poll = poll
+        self._registers = core_regmap()
+        self._system = system
 
     @property
     def memory_bytes(self) -> int:
@@ -121,8 +124,8 @@ class RtlDevice:
             wants a `reset`.
         """
         passed = 0
-        while not self._ended(min(_PROGRESS_CYCLES, limit - passed)):
-            passed += _PROGRESS_CYCLES
+        while not self._ended(min(self._slice_cycles, limit - passed)):
+            passed += self._slice_cycles
             if progress is not None:
                 progress(passed)
             if passed >= limit:
@@ -135,6 +138,8 @@ class RtlDevice:
         names = RunStats.__dataclass_fields__
         stats = RunStats(**{name: self.read_register(name.upper()) for name in names})
         self.write_register("CTRL", self._registers["CTRL"].pack(clear=1))
+        if progress is not None:
+            progress(stats.cycles)
         if status["error"]:
             raise DeviceError(
                 f"the core stopped at instruction {index} of the program with error {code} "
@@ -147,17 +152,27 @@ class RtlDevice:
         codes = import_module(f"npulse.hw.spec.{self.npu.family}_isa").ErrorCode
         return codes(code).text if code in set(codes) else "unknown"
 
-    def _ended(self, cycles: int) -> bool:
-        """Let up to `cycles` pass and say whether the program has ended."""
+    @property
+    def _slice_cycles(self) -> int:
+        """Cycles between two calls of `Progress`."""
+        return _PROGRESS_CYCLES
+
+    def _pass(self, cycles: int) -> bool:
+        """Let up to `cycles` pass, fewer if the interrupt rises; say whether it did."""
 
         async def command(ctx: Any) -> bool:
             for _ in range(cycles):
-                if not self.poll and ctx.get(self._system.interrupt):
+                if ctx.get(self._system.interrupt):
                     return True
                 await ctx.tick()
-            return bool(ctx.get(self._system.interrupt)) and not self.poll
+            return bool(ctx.get(self._system.interrupt))
 
-        if self._do(command):
+        return self._do(command)
+
+    def _ended(self, cycles: int) -> bool:
+        """Let up to `cycles` pass and say whether the program has ended."""
+        rose = self._pass(cycles)
+        if rose and not self.poll:
             return True
         status = self._registers["STATUS"].unpack(self.read_register("STATUS"))
         return self.poll and bool(status["done"])
@@ -260,7 +275,9 @@ def _check_response(name: str, response: int) -> None:
         raise DeviceError(f"register {name} must answer OKAY, not response {response}")
 
 
-def _system(npu: Npu, memory_bytes: int, stalls: Stalls | None, write_order: WriteOrder) -> System:
+def make_system(
+    npu: Npu, memory_bytes: int, stalls: Stalls | None, write_order: WriteOrder
+) -> System:
     """Core and DRAM with the latency and the rates of the configuration."""
     dram = npu.config.dram
     weights = {

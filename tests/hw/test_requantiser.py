@@ -35,6 +35,10 @@ def cases(count, seed):
         )
 
 
+def parameter(case, name):
+    return ROUNDING_CODES[case["scheme"]] if name == "rounding" else case[name]
+
+
 @pytest.mark.parametrize("latency", CUTS)
 def test_equals_the_contract_one_a_cycle(latency):
     dut = Requantiser(latency=latency)
@@ -46,10 +50,10 @@ def test_equals_the_contract_one_a_cycle(latency):
             if step >= latency:
                 outputs.append(ctx.get(dut.out))
             if step < len(todo):
-                case = dict(todo[step])
-                ctx.set(dut.acc, case.pop("acc"))
-                case["rounding"] = ROUNDING_CODES[case.pop("scheme")]
-                ctx.set(dut.parameters, case)
+                ctx.set(dut.acc, todo[step]["acc"])
+            for name, due in dut.due.items():
+                if 0 <= step - due < len(todo):
+                    ctx.set(dut.parameters[name], parameter(todo[step - due], name))
             await ctx.tick()
 
     sim = Simulator(dut)

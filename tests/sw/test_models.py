@@ -8,10 +8,11 @@ from types import ModuleType
 import numpy as np
 import onnx
 import pytest
-from npulse.sw import models
 from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
+
+from npulse.sw import models
 
 ROOT = Path(__file__).resolve().parents[2]
 

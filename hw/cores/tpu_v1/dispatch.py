@@ -131,8 +131,10 @@ class Dispatcher(wiring.Component):
             m.d.sync += pc.eq(0)
         with m.Elif(take):
             m.d.sync += pc.eq(pc + 1)
-        starved = self.running & ~words.o.valid & (pc == self.program_count[:PC_WIDTH])
-        self._finish(m, pc, halted, go & ~legal, starved)
+        count, beyond = self.program_count[:PC_WIDTH], self.program_count[PC_WIDTH:]
+        starved = self.running & ((~words.o.valid & (pc == count)) | beyond.any())
+        trailing = halted & (pc + 1 != count)
+        self._finish(m, pc, halted, go & ~legal, starved, trailing)
         return m
 
     def _fetch(self, m: Module) -> Queue:
@@ -141,7 +143,7 @@ class Dispatcher(wiring.Component):
         m.submodules.words = words = Queue(WORD_WIDTH, depth=FETCHED_WORDS)
         asking = Signal()
         with m.If(self.start):
-            m.d.sync += asking.eq(1)
+            m.d.sync += asking.eq(self.program_count.any())
         with m.Elif(self.desc.ready):
             m.d.sync += asking.eq(0)
         m.d.comb += [
@@ -196,7 +198,15 @@ class Dispatcher(wiring.Component):
         with m.If(port.valid & port.ready):
             m.d.sync += issued[f][half].eq(issued[f][half] + 1)
 
-    def _finish(self, m: Module, pc: Signal, halted: Value, illegal: Value, starved: Value) -> None:
+    def _finish(
+        self,
+        m: Module,
+        pc: Signal,
+        halted: Value,
+        illegal: Value,
+        starved: Value,
+        trailing: Value,
+    ) -> None:
         """Keep the first error, and say how the program ended."""
         found = struct(UnitError(), name="found")
         m.d.comb += found.pc.eq(pc)
@@ -206,6 +216,8 @@ class Dispatcher(wiring.Component):
             m.d.comb += found.code.eq(ErrorCode.ILLEGAL_INSTRUCTION)
         with m.Elif(starved):
             m.d.comb += found.code.eq(ErrorCode.NO_HALT)
+        with m.Elif(trailing):
+            m.d.comb += found.code.eq(ErrorCode.TRAILING)
         with m.Elif(halted & self.leftover):
             m.d.comb += found.code.eq(ErrorCode.LEFTOVER)
         with m.If(self.start):

@@ -9,6 +9,7 @@ from npulse.hw.spec.flavours import Npu, resolve
 from npulse.hw.spec.tpu_v1 import PRESETS, ArrayConfig, BusConfig, MemoryConfig
 from npulse.hw.spec.tpu_v1_isa import ISA, ErrorCode
 from npulse.sim.rtl.throttle import Stalls
+from npulse.sw.driver.bulk import BulkDevice
 from npulse.sw.driver.device import DeviceError
 from npulse.sw.driver.rtl import RtlDevice
 from tests.hw.cores.conv_program import Program, conv_program, random_conv, run
@@ -61,7 +62,8 @@ def check_random_programs(shape, seeds, *, engine):
     """Run random convolutions on one device without a reset between them, memory stalling."""
     target = npu(*shape, seed=seeds[0])
     stalls = Stalls(seed=seeds[0], probability=[0, 26, 128][sum(shape) % 3])
-    device = RtlDevice(target, memory_bytes=MEMORY_BYTES, stalls=stalls, engine=engine)
+    make = BulkDevice if engine == "compiled" else RtlDevice
+    device = make(target, memory_bytes=MEMORY_BYTES, stalls=stalls)
     for seed in seeds:
         conv = random_conv(np.random.default_rng([*shape, seed]), target.config)
         program, address, expected = conv_program(target.config, conv)
@@ -90,7 +92,7 @@ def test_many_random_programs_equal_golden_in_pysim(shape):
 def device(edge, memory_bytes, **options):
     """Square `tpu-v1:sim` of another edge on the compiled engine."""
     target = resolve("tpu-v1:sim", [f"array.rows={edge}", f"array.cols={edge}"])
-    return RtlDevice(target, memory_bytes=memory_bytes, engine="compiled", **options)
+    return BulkDevice(target, memory_bytes=memory_bytes, **options)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,8 @@ FILL = "MatrixMultiply limit_y=1 limit_x=1"
         (["Sync", "Sync"], ErrorCode.NO_HALT, 2),
         (["ReadWeights", "Sync units=2", HALT], ErrorCode.LEFTOVER, 2),
         (["ReadParameters", "Sync units=2", HALT], ErrorCode.LEFTOVER, 2),
+        ([HALT, "Sync"], ErrorCode.TRAILING, 0),
+        ([], ErrorCode.NO_HALT, 0),
         (["Activate ub_addr=3072", HALT], ErrorCode.BUFFER_RANGE, 0),
         (["Activate group=1", HALT], ErrorCode.BUFFER_RANGE, 0),
     ],
