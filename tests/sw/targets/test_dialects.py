@@ -30,6 +30,26 @@ chunk = array<i64: 2, 1>} : !tile.buffer<4, 4, 3>, !tile.buffer<2, 2, 9>
   }
 }"""
 
+STRIPES = """builtin.module {
+  tile.program @npu0 {
+    %0 = tile.buffer "x stage 0" {memory = "unified_buffer", rows = 8 : i64} : !tile.buffer<1, 8, 8>
+    %1 = tile.buffer "y stage 0" {memory = "unified_buffer", rows = 4 : i64} : !tile.buffer<1, 4, 8>
+    tile.load %0 {value = "x", slot = 0 : i64, image = array<i64: 6, 4>, at = array<i64: 2, 0>, \
+part = array<i64: 2, 4>, first_block = 1 : i64, blocks = 1 : i64} : !tile.buffer<1, 8, 8>
+    tile.wait {units = 5 : i64, node = "conv"}
+    tile.conv_part %0 {node = "conv", constants = @conv, first_tile = 0 : i64, tiles = 3 : i64, \
+runs = 1 : i64, tile_stride = 0 : i64, acc_row = 2 : i64, accumulate = 1 : i64, fill = 0 : i64, \
+first_block = 0 : i64, blocks = 1 : i64, source_size = array<i64: 2, 4>, \
+kernel = array<i64: 1, 3>, strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, \
+origin = array<i64: 0, 0>, size = array<i64: 2, 2>} : !tile.buffer<1, 8, 8>
+    tile.finish_pass %1 {node = "conv", constants = @conv, entry = 0 : i64, \
+target_block = 0 : i64, lane_group = 0 : i64, size = array<i64: 2, 2>, \
+window = array<i64: 1, 1>, window_strides = array<i64: 1, 1>, window_origin = array<i64: 0, 0>, \
+out = array<i64: 2, 2>, target_size = array<i64: 2, 2>, target_at = array<i64: 0, 0>} : \
+!tile.buffer<1, 4, 8>
+  }
+}"""
+
 TPU = """builtin.module {
   tpu.program @npu0 {
     tpu.read_host {dram_addr = 640, rows = 16} for "x"
@@ -40,7 +60,7 @@ TPU = """builtin.module {
 }"""
 
 
-@pytest.mark.parametrize("text", [TILE, TPU])
+@pytest.mark.parametrize("text", [TILE, STRIPES, TPU])
 def test_text_of_a_module_reads_back_as_itself(text) -> None:
     assert str(parse_module(text)) == text
 
@@ -102,6 +122,34 @@ def test_a_pass_that_breaks_a_rule_is_refused(was, becomes, message) -> None:
 def test_a_buffer_or_move_that_breaks_a_rule_is_refused(was, becomes, message) -> None:
     with pytest.raises((VerifyException, ParseError), match=re.escape(message)):
         parse_module(TILE.replace(was, becomes))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "message"),
+    [
+        (
+            "at = array<i64: 2, 0>",
+            "at = array<i64: 5, 0>",
+            "tile.load 'x': at must leave room for 2 of 6 pixels in y, not be 5",
+        ),
+        (
+            "first_block = 1 : i64, blocks = 1",
+            "first_block = 1 : i64, blocks = 2",
+            "tile.load 'x': the rectangle must fit the 8 rows of the buffer, not take 16",
+        ),
+        ("units = 5", "units = 0", "tile.wait 'conv': units must be from 1 to 15, not 0"),
+        ("runs = 1", "runs = 0", "tile.conv_part 'conv': runs must be at least 1, not 0"),
+        (
+            "target_at = array<i64: 0, 0>",
+            "target_at = array<i64: 0, 1>",
+            "tile.finish_pass 'conv': target_at must leave room for 2 of 2 pixels in x, not be 1",
+        ),
+    ],
+)
+def test_a_stripe_that_breaks_a_rule_is_refused(was, becomes, message) -> None:
+    assert was in STRIPES
+    with pytest.raises(VerifyException, match=re.escape(message)):
+        parse_module(STRIPES.replace(was, becomes))
 
 
 def test_a_tile_program_holds_nothing_of_another_level() -> None:
