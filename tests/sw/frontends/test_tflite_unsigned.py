@@ -95,6 +95,22 @@ def test_fully_connected_equals_litert_at_ties_of_both_signs(
     assert_equals_litert(b.build([x], [y]), tmp_path, litert)
 
 
+def test_scales_are_multiplied_in_float32(tflite_builder: Any, tmp_path: Path, litert: Any) -> None:
+    """The factor is exactly 1/512 in float32 and 6e-8 off in double, which shows at ties."""
+    b, rng = tflite_builder, np.random.default_rng(8)
+    x_scale, w_scale = 0.03484751656651497, 0.014022164978086948
+    x = b.tensor("x", (1, 128, 128, 16), x_scale, 128, dtype=np.uint8)
+    kernels = rng.integers(0, 256, (16, 1, 1, 16)).astype(np.uint8)
+    w = b.tensor("w", kernels.shape, w_scale, 128, kernels)
+    y_scale = float(np.float32(x_scale) * np.float32(w_scale)) * 512
+    y = b.tensor("y", (1, 128, 128, 16), y_scale, 128, dtype=np.uint8)
+    made = options("Conv2D", strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
+    bias_scale = np.float32(x_scale) * np.float32(w_scale)
+    bias = b.tensor("b", (16,), bias_scale, 0, np.zeros(16, np.int32))
+    b.op("CONV_2D", [x, w, bias], [y], made)
+    assert_equals_litert(b.build([x], [y]), tmp_path, litert)
+
+
 def test_weights_that_fit_int8_lose_their_zero_point(
     tflite_builder: Any, tmp_path: Path, litert: Any
 ) -> None:
