@@ -49,11 +49,14 @@ def read_arrays(path: Path) -> Arrays:
 def bind(arrays: Arrays, infos: Sequence[TensorInfo], path: Path) -> Arrays:
     """Give each input of a model its array, by name or else in the order of the model.
 
+    The state of a stateful model may be left out: it then begins with its first contents.
+
     Raises
     ------
     UserError
         Too few or too many arrays, or one of another shape or dtype than its input.
     """
+    infos = [info for info in infos if info.initial is None or info.name in arrays]
     names = [info.name for info in infos]
     if set(arrays) != set(names):
         known = sorted(set(arrays) & set(names))
@@ -72,10 +75,15 @@ def bind(arrays: Arrays, infos: Sequence[TensorInfo], path: Path) -> Arrays:
 
 
 def random_inputs(infos: Sequence[TensorInfo], seed: int) -> Arrays:
-    """Arrays for all inputs: integers over their whole range, real numbers standard normal."""
+    """Arrays for all inputs: integers over their whole range, real numbers standard normal.
+
+    A state is left out, so that it begins with its first contents.
+    """
     rng = np.random.default_rng(seed)
     arrays: Arrays = {}
     for info in infos:
+        if info.initial is not None:
+            continue
         if info.dtype.kind in "iu":
             limits = np.iinfo(info.dtype)
             values = rng.integers(limits.min, limits.max, info.shape, info.dtype, endpoint=True)

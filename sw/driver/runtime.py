@@ -168,8 +168,12 @@ class Runtime:
         return {info.name: result for info, result in zip(infos, results, strict=True)}
 
     def _arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Inputs in the order of the model, each checked."""
+        """Inputs in the order of the model, each checked; a state left out begins anew."""
         infos = self.executable.inputs
+        starts = {
+            i.name: self.executable.weights[i.initial] for i in infos if i.initial is not None
+        }
+        inputs = starts | dict(inputs)
         known = ", ".join(info.name for info in infos)
         for name in inputs:
             if name not in {info.name for info in infos}:
