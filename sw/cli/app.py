@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from npulse.sw.cli import compile, disasm, explain, flavours, run, verilog
+from npulse.sw.cli import bench, compile, disasm, explain, flavours, run, verilog
 from npulse.sw.errors import UserError
 
 __all__ = ["app", "main"]
@@ -30,6 +30,7 @@ for name, command in {
     "flavours": flavours.flavours,
 }.items():
     app.command(name)(command)
+app.add_typer(bench.bench, name="bench")
 
 #: ClickException, which typer has from click, or since 0.26 in a copy of its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
