@@ -120,5 +120,5 @@ def build(
 def _sources(program: Program, level: int) -> list[Source]:
     sources = [Source(program.cycle_text(), level)]
     if program.grids.plans:
-        sources.insert(0, Source(program.grids.text(), 3, vectorise=True))
+        sources.insert(0, Source(program.grids.text(), 1, vectorise=True))
     return sources

@@ -53,7 +53,7 @@ def test_sync_has_a_bit_for_each_unit_that_instructions_name():
 
 
 def test_error_codes_have_a_text_and_fit_their_register():
-    assert [code.value for code in ErrorCode] == list(range(7))
+    assert [code.value for code in ErrorCode] == list(range(8))
     assert all(code.text for code in ErrorCode)
     assert ErrorCode(1) is ErrorCode.ILLEGAL_INSTRUCTION
     assert ErrorCode.NO_HALT.text == "the program ended without Halt"
