@@ -27,7 +27,7 @@ from npulse.sw.targets.executable import NpuSegment
 __all__ = ["run"]
 
 #: Test images of the bundled model that run at RTL.
-_IMAGES = 2
+_IMAGES = 4
 
 ThingArgument = Annotated[
     str,
