@@ -337,3 +337,20 @@ def test_parameters_wait_for_a_free_entry():
     first = taken[0]
     assert taken[: 2 * PARAMETER_BYTES] == list(range(first, first + 2 * PARAMETER_BYTES))
     assert taken[2 * PARAMETER_BYTES :] == list(range(51, 51 + PARAMETER_BYTES))
+
+
+@pytest.mark.parametrize("engine", ["pysim", "compiled"])
+def test_asserts_that_no_tile_is_used_before_it_is_in_the_array(engine):
+    dut = WeightFeeder(config(4, 2))
+
+    async def bench(ctx):
+        ctx.set(dut.available, 1)
+        for cycle in range(6):
+            ctx.set(dut.take, cycle == 2)
+            await ctx.tick()
+
+    sim = Simulator(dut, engine=engine)
+    sim.add_clock(1e-6)
+    sim.add_testbench(bench)
+    with pytest.raises(AssertionError, match="a tile was used before it was in the array$"):
+        sim.run()

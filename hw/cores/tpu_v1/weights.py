@@ -1,6 +1,6 @@
 """Weight unit: fills the two FIFOs from DRAM; weight feeder: slides tiles into the array."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -223,6 +223,9 @@ class WeightFeeder(wiring.Component):
                 left.eq(Mux(start, rows - 1, left - 1)),
                 loading.eq(~last),
             ]
+        # The period of tiles is max(rows streamed, array rows): less, and weights would mix.
+        with m.If(self.take):
+            m.d.sync += Assert(self.ready, "a tile was used before it was in the array")
         with m.If(go & last):
             m.d.sync += self.ready.eq(1)
         with m.Elif(self.take):
