@@ -19,16 +19,17 @@ NPU = ("--npu", "tpu-v1:sim")
 def test_help_lists_every_command(npulse: Any) -> None:
     ended = npulse("--help")
     assert ended.status == 0
-    for command in app.registered_commands:
+    for command in (*app.registered_commands, *app.registered_groups):
         assert re.search(rf"(?m)^  {command.name} +[A-Z]", ended.out)
         assert npulse(command.name, "--help").status == 0
     assert npulse() == ended
 
 
 def test_commands_of_the_readme_exist() -> None:
-    names = {command.name for command in app.registered_commands}
-    used = re.findall(r"(?m)^\s*(?:\$ )?npulse (\w+)", (ROOT / "README.md").read_text())
-    assert set(used) <= names
+    names = {command.name for command in (*app.registered_commands, *app.registered_groups)}
+    shells = re.findall(r"(?s)```sh\n(.*?)```", (ROOT / "README.md").read_text())
+    used = re.findall(r"(?:^|&& )npulse (\w+)", "\n".join(shells), re.MULTILINE)
+    assert len(used) >= 6 and set(used) <= names
 
 
 def test_flavours_as_text_and_as_json(npulse: Any) -> None:
