@@ -21,7 +21,6 @@ from npulse.hw.cores.tpu_v1.counters import NAMES, Counters
 from npulse.hw.cores.tpu_v1.dispatch import Dispatcher
 from npulse.hw.cores.tpu_v1.host import HostUnit
 from npulse.hw.cores.tpu_v1.matrix import MatrixUnit
-from npulse.hw.cores.tpu_v1.ports import UnitError
 from npulse.hw.cores.tpu_v1.weights import Credit, WeightFeeder, WeightUnit
 from npulse.hw.dma.reader import ReadMaster
 from npulse.hw.dma.writer import WriteMaster
@@ -275,7 +274,6 @@ class TpuV1Core(wiring.Component):
             m.d.comb += error.eq(self.host_unit.error)
         with m.Elif(bus_error):
             m.d.comb += [error.code.eq(ErrorCode.BUS), error.pc.eq(0)]
-        assert error.shape() == UnitError()
 
     def _count(self, m: Module) -> None:
         """Tell the counters what the matrix unit does; exactly one of six bits is set."""

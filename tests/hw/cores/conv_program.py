@@ -228,12 +228,12 @@ def run(device, program, target, shape):
     return unpack_activations(config, device.read(target, count), shape), stats
 
 
-def random_conv(rng, config):
-    """Layer of random shape that fits the configuration and takes a few thousand cycles at most."""
+def random_conv(rng, config, *, small=False):
+    """Layer of random shape that fits the configuration; a few hundred cycles if `small`."""
     rows = config.half_rows
     while True:
-        height, width = (int(v) for v in rng.integers(1, 7, 2))
-        kernel = tuple(int(v) for v in rng.integers(1, 4, 2))
+        height, width = (int(v) for v in rng.integers(1, 4 if small else 7, 2))
+        kernel = tuple(int(v) for v in rng.integers(1, 3 if small else 4, 2))
         stride = tuple(int(v) for v in rng.integers(1, 3, 2))
         dilation = tuple(int(v) for v in rng.integers(1, 3, 2))
         padding = tuple(tuple(int(v) for v in rng.integers(0, 2, 2)) for _ in range(2))
@@ -250,8 +250,10 @@ def random_conv(rng, config):
             and sizes[0] * sizes[1] <= rows
         ):
             break
-    channels = int(rng.integers(1, 2 * config.block_channels + 1)) if rng.random() < 0.7 else 1
-    outs = int(rng.integers(1, 2 * config.array.cols + 2))
+    passes = 1 if small else 2
+    channels = int(rng.integers(1, passes * config.block_channels + 1))
+    channels = channels if rng.random() < 0.7 else 1
+    outs = int(rng.integers(1, passes * config.array.cols + 2))
     pool = None
     if rng.random() < 0.4 and min(sizes) >= 2:
         pool_pad = ((int(rng.integers(2)), 0), (0, int(rng.integers(2))))
